@@ -1,0 +1,325 @@
+"""What every code is: a linear map ``G``, a placement, a tracker and a decoder.
+
+Unknowns are ``k`` source blocks stacked in ``u``; message ``i`` is ``G[i] @ u``. A set of arrived messages
+is decodable when the wanted values lie in the row space of ``G[arrived]``. Codes work on blocks as opaque
+arrays of one fixed shape: whatever is linear in the block decodes the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from serverless_gc.errors import InputError
+from serverless_gc.types import Array, FloatArray
+
+__all__ = [
+    "Certificate",
+    "Code",
+    "CodeKind",
+    "Tracker",
+    "Verdict",
+    "check_message",
+    "manifest_from_bytes",
+    "manifest_to_bytes",
+]
+
+CodeKind = Literal["data", "gradient", "matmul", "multi-message"]
+
+
+class Verdict:
+    """Answer of a tracker: truthy when the arrived messages determine the answer."""
+
+    __slots__ = ("_missing", "decodable")
+
+    def __init__(self, decodable: bool, missing: Callable[[], tuple[int, ...]] | None = None) -> None:
+        self.decodable = decodable
+        self._missing = missing
+
+    def __bool__(self) -> bool:
+        return self.decodable
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Source blocks not determined yet, as of now; empty when decodable. Evaluated on demand."""
+        return () if self.decodable or self._missing is None else self._missing()
+
+    def __repr__(self) -> str:
+        return "Verdict(decodable=True)" if self.decodable else f"Verdict(decodable=False, missing={self.missing})"
+
+
+class Tracker(ABC):
+    """Incremental decodability test. Looks at structure only, never at values.
+
+    Idempotent (the same message twice changes nothing), monotone (once true, stays true) and
+    independent of the order of arrival.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def add(self, message: int) -> Verdict:
+        """Record one arrived message.
+
+        Raises
+        ------
+        InputError
+            If ``message`` is not a message id of the code.
+        """
+
+    @property
+    @abstractmethod
+    def decodable(self) -> bool:
+        """Whether the messages added so far determine the answer."""
+
+    @abstractmethod
+    def missing(self) -> tuple[int, ...]:
+        """Source blocks that are not determined by the messages added so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How an answer was obtained and how far it can be trusted.
+
+    Attributes
+    ----------
+    method
+        What ran: ``"systematic"`` (nothing to solve), ``"sc"``, ``"peel"``, ``"inactivation"``, ``"lu"``,
+        ``"lstsq"``, ``"copy"``.
+    used
+        Message ids that entered the answer.
+    amplification
+        Largest factor by which rounding in a message can grow in a decoded block: a condition number or an
+        upper estimate of it; 1.0 when nothing was solved.
+    predicted_error
+        Predicted relative error of the answer.
+    residual
+        Relative mismatch of the surplus messages with the decoded answer; None when there was no surplus.
+    surplus_checked
+        How many surplus messages were compared.
+    unknowns
+        Size of the dense system that was solved (0 for peeling alone).
+    warning
+        What a careful user should know, or an empty string.
+    """
+
+    method: str
+    used: tuple[int, ...] = ()
+    amplification: float = 1.0
+    predicted_error: float = 0.0
+    residual: float | None = None
+    surplus_checked: int = 0
+    unknowns: int = 0
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class _Cache:
+    generator: list[FloatArray] = field(default_factory=list)
+
+
+class Code(ABC):
+    """A code over ``k`` source blocks for ``n_workers`` workers.
+
+    Subclasses are immutable after construction: trackers and decodes share nothing mutable, so one code serves
+    many rounds and threads.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[CodeKind] = "data"
+    exact: ClassVar[bool] = True
+
+    def __init__(self, n_workers: int, k: int) -> None:
+        for label, value in (("n_workers", n_workers), ("k", k)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise InputError(f"{label} must be an integer, got {value!r}")
+            if value < 1:
+                raise InputError(f"{label} must be at least 1, got {value}")
+        self.n_workers = int(n_workers)
+        self.k = int(k)
+        self._cache = _Cache()
+
+    # -- structure -----------------------------------------------------------------------------------
+
+    @property
+    def n_messages(self) -> int:
+        """Number of messages all workers together can send; one a worker unless a code says otherwise."""
+        return self.n_workers
+
+    def placement(self, worker: int) -> tuple[int, ...]:
+        """Message ids that ``worker`` computes, in the order it computes them."""
+        if not 0 <= worker < self.n_workers:
+            raise InputError(f"worker must be in 0..{self.n_workers - 1}, got {worker}")
+        return (worker,)
+
+    @property
+    def generator(self) -> FloatArray:
+        """Generator matrix, shape ``(n_messages, k)``, read-only."""
+        if not self._cache.generator:
+            g = self._build_generator()
+            g.setflags(write=False)
+            self._cache.generator.append(g)
+        return self._cache.generator[0]
+
+    @abstractmethod
+    def _build_generator(self) -> FloatArray:
+        """Build the dense generator; called once."""
+
+    def source_of(self, message: int) -> int | None:
+        """Index of the source block that ``message`` carries unchanged, or None if it is a combination."""
+        row = self.generator[message]
+        nonzero = np.flatnonzero(row)
+        if nonzero.size == 1 and row[nonzero[0]] == 1.0:
+            return int(nonzero[0])
+        return None
+
+    # -- the three jobs ------------------------------------------------------------------------------
+
+    def encode(
+        self,
+        blocks: Sequence[Array] | Array,
+        out: Array | None = None,
+        *,
+        messages: Sequence[int] | None = None,
+    ) -> Array:
+        """Encode blocks: ``out[i] = sum_j G[messages[i], j] * blocks[j]``.
+
+        Parameters
+        ----------
+        blocks
+            ``k`` arrays of one shape, or one array of shape ``(k, ...)``. Integers, bool and float16 are promoted
+            to float64 first.
+        out
+            Where to write, shape ``(len(messages), ...)``; allocated when None.
+        messages
+            Which messages to compute; all of them by default.
+
+        Raises
+        ------
+        InputError
+            If the number of blocks is not ``k`` or their shapes differ.
+        """
+        stacked = stack_blocks(blocks, self.k)
+        ids = range(self.n_messages) if messages is None else messages
+        g = self.generator[list(ids)]
+        flat = stacked.reshape(self.k, -1)
+        coded = g.astype(flat.dtype, copy=False) @ flat
+        coded = coded.reshape((len(ids), *stacked.shape[1:]))
+        if out is None:
+            return coded
+        out[...] = coded
+        return out
+
+    @abstractmethod
+    def tracker(self) -> Tracker:
+        """Make a fresh tracker."""
+
+    @abstractmethod
+    def decode(
+        self,
+        values: Mapping[int, Array],
+        *,
+        out: Array | None = None,
+        tolerance: float | None = None,
+    ) -> tuple[Array, Certificate]:
+        """Reconstruct the source blocks from arrived messages.
+
+        Parameters
+        ----------
+        values
+            Message id to its value; all of one shape. The arrays are not modified.
+        out
+            Where to write, shape ``(k, ...)``; allocated when None. ``values[i]`` may *be* ``out[j]`` for a
+            message that carries block ``j`` unchanged: then nothing is copied.
+        tolerance
+            Largest acceptable predicted relative error; None for the dtype's default.
+
+        Returns
+        -------
+        array, certificate
+            The ``k`` source blocks, shape ``(k, ...)``, and how they were obtained.
+
+        Raises
+        ------
+        NotDecodableError
+            If the messages do not determine every source block; names the missing ones.
+        DecodeError
+            If the predicted error exceeds ``tolerance``.
+        InputError
+            If a message id is unknown or shapes differ.
+        """
+
+    # -- identity ------------------------------------------------------------------------------------
+
+    def params(self) -> dict[str, Any]:
+        """Keyword parameters that rebuild this code by `serverless_gc.codes.get` (JSON types only)."""
+        return {}
+
+    def manifest(self) -> dict[str, Any]:
+        """Everything a decoder needs: JSON types and NumPy arrays. Random codes include their generator."""
+        return {"code": self.name, "version": 1, "n_workers": self.n_workers, "k": self.k, "params": self.params()}
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> Code:
+        """Rebuild the code from its manifest alone."""
+        return cls(manifest["n_workers"], manifest["k"], **manifest.get("params", {}))
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {key}={value!r}" for key, value in self.params().items())
+        return f"{type(self).__name__}(n_workers={self.n_workers}, k={self.k}{extra})"
+
+
+def check_message(message: int, n_messages: int) -> None:
+    """Raise `InputError` unless ``0 <= message < n_messages``."""
+    if not 0 <= message < n_messages:
+        raise InputError(f"message id must be in 0..{n_messages - 1}, got {message}")
+
+
+def stack_blocks(blocks: Sequence[Array] | Array, k: int) -> Array:
+    """Return blocks as one array of shape ``(k, ...)``, promoted to a dtype in which sums are safe."""
+    if len(blocks) != k:
+        raise InputError(f"expected k={k} blocks, got {len(blocks)}")
+    if not isinstance(blocks, np.ndarray):
+        arrays = [np.asarray(b) for b in blocks]
+        shapes = {a.shape for a in arrays}
+        if len(shapes) > 1:
+            raise InputError(f"all blocks must have one shape, got {sorted(shapes)}")
+        blocks = np.stack(arrays)
+    if blocks.dtype.kind in "biu" or blocks.dtype == np.float16:
+        blocks = blocks.astype(np.float64)
+    if blocks.dtype.kind not in "fc":
+        raise InputError(f"blocks must be numeric, got dtype {blocks.dtype}")
+    return blocks
+
+
+def manifest_to_bytes(manifest: Mapping[str, Any]) -> bytes:
+    """Serialize a manifest as JSON; arrays become base64 with dtype and shape."""
+
+    def default(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
+            return {"__array__": data, "dtype": value.dtype.str, "shape": list(value.shape)}
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"cannot store {type(value).__name__} in a manifest")
+
+    return json.dumps(dict(manifest), default=default).encode("utf-8")
+
+
+def manifest_from_bytes(data: bytes) -> dict[str, Any]:
+    """Inverse of `manifest_to_bytes`."""
+
+    def hook(obj: dict[str, Any]) -> Any:
+        if "__array__" in obj:
+            raw = base64.b64decode(obj["__array__"])
+            return np.frombuffer(raw, dtype=np.dtype(obj["dtype"])).reshape(obj["shape"]).copy()
+        return obj
+
+    loaded: dict[str, Any] = json.loads(data, object_hook=hook)
+    return loaded

@@ -1,0 +1,175 @@
+"""Every error the package raises, in one tree.
+
+::
+
+    ServerlessGCError
+    ├── InputError (ValueError)            an argument is wrong; nothing was stored or billed
+    │   └── LimitError                     a documented limit (payload, memory, time) would be exceeded
+    ├── ConfigError                        a setting, a credential or a deployed object is missing or wrong
+    ├── NotDecodableError                  too few results arrived to reconstruct the answer
+    │   └── DeadlineExceeded (TimeoutError)    ... because the time given ran out
+    ├── DecodeError (ArithmeticError)      enough results, but the answer would not be accurate
+    ├── StoreError                         an object could not be read or written
+    │   ├── ObjectNotFound (KeyError)      no object under that key
+    │   └── CorruptObject                  length or checksum of a stored object is wrong
+    ├── InvokeError                        one invocation failed; ``kind`` says how
+    └── ProtocolMismatch                   driver and deployed worker speak different versions
+
+Each message says what happened, how often, the likely cause, and what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = [
+    "ConfigError",
+    "CorruptObject",
+    "DeadlineExceeded",
+    "DecodeError",
+    "FailureKind",
+    "InputError",
+    "InvokeError",
+    "LimitError",
+    "NotDecodableError",
+    "ObjectNotFound",
+    "ProtocolMismatch",
+    "ServerlessGCError",
+    "StoreError",
+]
+
+FailureKind = Literal[
+    "throttled",  # 429: the account's or the function's concurrency is used up; the function did not run
+    "unavailable",  # 5xx, connection refused or reset before the function ran
+    "timeout",  # no reply within the client's own limit; the function may have run
+    "lost",  # the connection broke after the request was sent; the function may have run
+    "function",  # the function raised, was killed or ran out of time or memory
+    "bad-reply",  # a reply arrived but it is not a valid answer to this task
+    "corrupt",  # the worker found a stored block damaged
+    "denied",  # credentials missing, expired or not allowed; never retried
+    "missing",  # no such function or bucket; never retried
+    "too-large",  # request above the service's payload limit; never retried
+]
+
+
+class ServerlessGCError(Exception):
+    """Base of all errors of this package."""
+
+
+class InputError(ServerlessGCError, ValueError):
+    """An argument is wrong. Raised before anything is stored or billed."""
+
+
+class LimitError(InputError):
+    """A documented limit of the service would be exceeded; the message gives size and limit."""
+
+
+class ConfigError(ServerlessGCError):
+    """A setting, a credential or a deployed object is missing or wrong."""
+
+
+class NotDecodableError(ServerlessGCError):
+    """The results that arrived do not determine the answer.
+
+    Attributes
+    ----------
+    missing
+        Indices of the source blocks that cannot be reconstructed.
+    failures
+        Message id -> why its task did not deliver, in words.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing: tuple[int, ...] = (),
+        failures: dict[int, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.missing = missing
+        self.failures = failures or {}
+
+
+class DeadlineExceeded(NotDecodableError, TimeoutError):  # noqa: N818 - the name is part of the public face
+    """The deadline passed before enough results arrived."""
+
+
+class DecodeError(ServerlessGCError, ArithmeticError):
+    """Enough results arrived but the decoded answer would miss the tolerance.
+
+    Attributes
+    ----------
+    predicted
+        Predicted relative error of the answer.
+    tolerance
+        The tolerance it misses.
+    """
+
+    def __init__(self, message: str, *, predicted: float = float("nan"), tolerance: float = 0.0) -> None:
+        super().__init__(message)
+        self.predicted = predicted
+        self.tolerance = tolerance
+
+
+class StoreError(ServerlessGCError):
+    """An object could not be read or written.
+
+    Attributes
+    ----------
+    key
+        The object's key, or an empty string.
+    retryable
+        Whether the same request may succeed later (503 SlowDown, time-outs, resets).
+    """
+
+    def __init__(self, message: str, *, key: str = "", retryable: bool = False) -> None:
+        super().__init__(message)
+        self.key = key
+        self.retryable = retryable
+
+
+class ObjectNotFound(StoreError, KeyError):  # noqa: N818 - reads as what it says
+    """No object is stored under that key."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class CorruptObject(StoreError):  # noqa: N818 - reads as what it says
+    """Length or checksum of a stored object is wrong; it was not used."""
+
+
+class InvokeError(ServerlessGCError):
+    """One invocation failed.
+
+    Attributes
+    ----------
+    kind
+        What went wrong, one of the `FailureKind` words.
+    retryable
+        Whether another attempt makes sense.
+    may_have_run
+        Whether the function may have run, so that a stored result is worth looking for.
+    request_id
+        The service's request id when known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: FailureKind,
+        retryable: bool | None = None,
+        may_have_run: bool | None = None,
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = kind not in {"denied", "missing", "too-large"} if retryable is None else retryable
+        self.may_have_run = kind in {"timeout", "lost", "bad-reply"} if may_have_run is None else may_have_run
+        self.request_id = request_id
+
+
+class ProtocolMismatch(ServerlessGCError):  # noqa: N818 - reads as what it says
+    """Driver and worker speak different versions of the wire protocol."""

@@ -1,0 +1,54 @@
+"""Limits of the services, in one dated table, overridable per session.
+
+Sizes are bytes of the encoded message, times are seconds. The local backends enforce the
+same limits, so that what runs offline runs deployed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from serverless_gc.errors import InputError
+
+__all__ = ["AS_OF", "DEFAULT_LIMITS", "Limits"]
+
+AS_OF = "2026-11"
+"""Month in which the table was last compared with the services' documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Service limits that the driver checks before the network does.
+
+    Parameters
+    ----------
+    request_bytes
+        Largest payload of a synchronous Lambda invocation.
+    reply_bytes
+        Largest reply of a synchronous Lambda invocation.
+    event_bytes
+        Largest payload of an asynchronous (``Event``) invocation.
+    function_timeout
+        Longest run of one function.
+    object_bytes
+        Largest object of one S3 PUT.
+    delete_batch
+        Most keys of one S3 ``DeleteObjects`` request.
+    """
+
+    request_bytes: int = 6 * 2**20
+    reply_bytes: int = 6 * 2**20
+    event_bytes: int = 2**20
+    function_timeout: float = 900.0
+    object_bytes: int = 5 * 2**30
+    delete_batch: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "delete_batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"limit {name} must be at least 1, got {getattr(self, name)}")
+        if not self.function_timeout > 0:
+            raise InputError(f"limit function_timeout must be positive, got {self.function_timeout}")
+
+
+DEFAULT_LIMITS = Limits()

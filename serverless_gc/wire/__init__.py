@@ -1,0 +1,23 @@
+"""What crosses the network: frames of a JSON header and raw arrays. NumPy and the standard library only."""
+
+from serverless_gc.wire.block import Block, CsrBlock, pack_block, unpack_block
+from serverless_gc.wire.frame import Frame, FrameError, pack, pack_parts, unpack
+from serverless_gc.wire.reply import Reply, mismatch
+from serverless_gc.wire.task import Task
+from serverless_gc.wire.version import PROTOCOL
+
+__all__ = [
+    "PROTOCOL",
+    "Block",
+    "CsrBlock",
+    "Frame",
+    "FrameError",
+    "Reply",
+    "Task",
+    "mismatch",
+    "pack",
+    "pack_block",
+    "pack_parts",
+    "unpack",
+    "unpack_block",
+]

@@ -1,0 +1,115 @@
+"""What the driver asks of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from serverless_gc.wire.frame import FrameError, pack_parts, unpack
+from serverless_gc.wire.version import PROTOCOL
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One attempt at one task, complete: the worker needs nothing else.
+
+    Attributes
+    ----------
+    run, round, task_id, slot, attempt
+        Identity. The reply repeats all five and the driver compares them.
+    kernel
+        Name of what to compute, see `serverless_gc.worker.kernels`.
+    blocks
+        Store keys of the blocks to read.
+    operand
+        The vector or matrix to multiply by, or None when it is read from ``operand_key``.
+    operand_key
+        Store key of the operand (a block object), empty when inline.
+    result_key
+        Where the result is written, once. Shared by all attempts at the task.
+    store
+        URL of the store that holds the keys.
+    inline_limit
+        The reply carries the result if its array has at most this many bytes, else the result's key.
+    cancel_key
+        If an object exists under this key the worker stops before computing; empty to skip the check.
+    params
+        Parameters of the kernel, JSON types.
+    """
+
+    run: str
+    round: int
+    task_id: str
+    slot: int
+    attempt: int
+    kernel: str
+    blocks: tuple[str, ...]
+    result_key: str
+    store: str
+    operand: NDArray[Any] | None = None
+    operand_key: str = ""
+    inline_limit: int = 0
+    cancel_key: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    protocol: int = PROTOCOL
+
+    def to_parts(self) -> list[bytes | memoryview]:
+        """Pack into buffers whose concatenation is the frame."""
+        head = {
+            "kind": "task",
+            "protocol": self.protocol,
+            "run": self.run,
+            "round": self.round,
+            "task": self.task_id,
+            "slot": self.slot,
+            "attempt": self.attempt,
+            "kernel": self.kernel,
+            "blocks": self.blocks,
+            "operand_key": self.operand_key,
+            "result_key": self.result_key,
+            "store": self.store,
+            "inline_limit": self.inline_limit,
+            "cancel_key": self.cancel_key,
+            "params": dict(self.params),
+        }
+        return pack_parts(head, () if self.operand is None else (self.operand,))
+
+    def to_bytes(self) -> bytes:
+        """Pack into one frame."""
+        return b"".join(self.to_parts())
+
+    @classmethod
+    def from_bytes(cls, buffer: bytes | bytearray | memoryview) -> Task:
+        """Unpack.
+
+        Raises
+        ------
+        FrameError
+            If the bytes are not an intact task.
+        """
+        frame = unpack(buffer)
+        h = frame.header
+        if h.get("kind") != "task":
+            raise FrameError(f"expected a task, found {h.get('kind')!r}", "header")
+        return cls(
+            run=h["run"],
+            round=h["round"],
+            task_id=h["task"],
+            slot=h["slot"],
+            attempt=h["attempt"],
+            kernel=h["kernel"],
+            blocks=tuple(h["blocks"]),
+            result_key=h["result_key"],
+            store=h["store"],
+            operand=frame.arrays[0] if frame.arrays else None,
+            operand_key=h["operand_key"],
+            inline_limit=h["inline_limit"],
+            cancel_key=h["cancel_key"],
+            params=h["params"],
+            protocol=h["protocol"],
+        )

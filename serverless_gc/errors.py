@@ -91,7 +91,7 @@ class NotDecodableError(ServerlessGCError):
         self.failures = failures or {}
 
 
-class DeadlineExceeded(NotDecodableError, TimeoutError):  # noqa: N818 - the name is part of the public face
+class DeadlineExceeded(NotDecodableError, TimeoutError):
     """The deadline passed before enough results arrived."""
 
 
@@ -129,14 +129,14 @@ class StoreError(ServerlessGCError):
         self.retryable = retryable
 
 
-class ObjectNotFound(StoreError, KeyError):  # noqa: N818 - reads as what it says
+class ObjectNotFound(StoreError, KeyError):
     """No object is stored under that key."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
-class CorruptObject(StoreError):  # noqa: N818 - reads as what it says
+class CorruptObject(StoreError):
     """Length or checksum of a stored object is wrong; it was not used."""
 
 
@@ -171,5 +171,5 @@ class InvokeError(ServerlessGCError):
         self.request_id = request_id
 
 
-class ProtocolMismatch(ServerlessGCError):  # noqa: N818 - reads as what it says
+class ProtocolMismatch(ServerlessGCError):
     """Driver and worker speak different versions of the wire protocol."""

@@ -60,7 +60,7 @@ class Stragglers:
     --------
     >>> s = Stragglers(fraction=0.1, slowdown=10, seed=1)
     >>> sum(s.factor(slot, version=0) > 1 for slot in range(1000))
-    90
+    100
     """
 
     fraction: Selection = 0.1

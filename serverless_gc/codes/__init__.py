@@ -1,0 +1,1 @@
+"""Codes: linear maps with a tracker and a decoder."""

@@ -263,7 +263,13 @@ class Code(ABC):
 
     def manifest(self) -> dict[str, Any]:
         """Everything a decoder needs: JSON types and NumPy arrays. Random codes include their generator."""
-        return {"code": self.name, "version": 1, "n_workers": self.n_workers, "k": self.k, "params": self.params()}
+        return {
+            "code": self.name,
+            "version": 1,
+            "n_workers": self.n_workers,
+            "k": self.k,
+            "params": self.params(),
+        }
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Code:

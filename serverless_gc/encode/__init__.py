@@ -1,0 +1,1 @@
+"""From rows to blocks to coded blocks, streaming."""

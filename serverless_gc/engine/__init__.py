@@ -1,0 +1,1 @@
+"""The round engine: a state machine without I/O, and its hosts."""

@@ -1,0 +1,1 @@
+"""Run one task somewhere, one attempt."""

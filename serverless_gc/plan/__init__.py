@@ -1,0 +1,1 @@
+"""What will it cost, will it fit, which code."""

@@ -37,7 +37,7 @@ Block: TypeAlias = NDArray[Any] | CsrBlock
 
 def pack_block(block: Block, meta: Mapping[str, Any] | None = None) -> list[bytes | memoryview]:
     """Pack a block into buffers whose concatenation is the object; array bytes are not copied."""
-    head = {"kind": "block", "meta": dict(meta or {})}
+    head: dict[str, Any] = {"kind": "block", "meta": dict(meta or {})}
     if isinstance(block, CsrBlock):
         head |= {"format": "csr", "shape": list(block.shape)}
         return pack_parts(head, (block.data, block.indices, block.indptr))

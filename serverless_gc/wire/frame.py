@@ -83,7 +83,7 @@ def pack_parts(header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -
             pad = bytes(start - offset)
             parts.append(pad)
             crc = zlib.crc32(pad, crc)
-        raw = memoryview(a.reshape(-1).view(np.uint8)) if a.size else memoryview(b"")
+        raw = a.reshape(-1).view(np.uint8).data if a.size else memoryview(b"")
         table.append([a.dtype.str, list(a.shape), start, raw.nbytes])
         parts.append(raw)
         crc = zlib.crc32(raw, crc)

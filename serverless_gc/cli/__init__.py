@@ -1,0 +1,1 @@
+"""The serverless-gc command."""

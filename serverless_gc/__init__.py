@@ -1,1 +1,106 @@
-"""Coded computation on AWS Lambda: gradients and matrix products that do not wait for stragglers."""
+"""Coded computation on AWS Lambda: gradients and matrix products that do not wait for stragglers.
+
+>>> import numpy as np, serverless_gc as sgc
+>>> X, y, w = np.eye(8, 3), np.zeros(8), np.ones(3)
+>>> sgc.coded_gradient(X, y, w, code="polar", n_workers=8, k=4)
+array([1., 1., 1.])
+
+Names are loaded when first used, so importing the package is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serverless_gc import codes as codes
+    from serverless_gc import inject as inject
+    from serverless_gc import policies as policies
+    from serverless_gc import stragglers as stragglers
+    from serverless_gc.api import coded_gradient as coded_gradient
+    from serverless_gc.api import coded_gradient_async as coded_gradient_async
+    from serverless_gc.api import coded_matvec as coded_matvec
+    from serverless_gc.api import coded_matvec_async as coded_matvec_async
+    from serverless_gc.data import CodedData as CodedData
+    from serverless_gc.errors import ConfigError as ConfigError
+    from serverless_gc.errors import DeadlineExceeded as DeadlineExceeded
+    from serverless_gc.errors import DecodeError as DecodeError
+    from serverless_gc.errors import InputError as InputError
+    from serverless_gc.errors import InvokeError as InvokeError
+    from serverless_gc.errors import NotDecodableError as NotDecodableError
+    from serverless_gc.errors import ServerlessGCError as ServerlessGCError
+    from serverless_gc.errors import StoreError as StoreError
+    from serverless_gc.observe import Report as Report
+    from serverless_gc.policies import Deadline as Deadline
+    from serverless_gc.policies import FirstK as FirstK
+    from serverless_gc.policies import Speculate as Speculate
+    from serverless_gc.policies import UntilDecodable as UntilDecodable
+    from serverless_gc.session import Session as Session
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CodedData": "data",
+    "ConfigError": "errors",
+    "Deadline": "policies",
+    "DeadlineExceeded": "errors",
+    "DecodeError": "errors",
+    "FirstK": "policies",
+    "InputError": "errors",
+    "InvokeError": "errors",
+    "NotDecodableError": "errors",
+    "Report": "observe",
+    "ServerlessGCError": "errors",
+    "Session": "session",
+    "Speculate": "policies",
+    "StoreError": "errors",
+    "UntilDecodable": "policies",
+    "coded_gradient": "api",
+    "coded_gradient_async": "api",
+    "coded_matvec": "api",
+    "coded_matvec_async": "api",
+}
+_MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
+
+__all__ = [
+    "CodedData",
+    "ConfigError",
+    "Deadline",
+    "DeadlineExceeded",
+    "DecodeError",
+    "FirstK",
+    "InputError",
+    "InvokeError",
+    "NotDecodableError",
+    "Report",
+    "ServerlessGCError",
+    "Session",
+    "Speculate",
+    "StoreError",
+    "UntilDecodable",
+    "__version__",
+    "coded_gradient",
+    "coded_gradient_async",
+    "coded_matvec",
+    "coded_matvec_async",
+    "codes",
+    "inject",
+    "policies",
+    "stragglers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

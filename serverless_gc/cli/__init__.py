@@ -1,1 +1,19 @@
-"""The serverless-gc command."""
+"""The ``serverless-gc`` command."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command; errors of the package end it with one readable message and status 1."""
+    from serverless_gc.cli.app import app
+    from serverless_gc.errors import ServerlessGCError
+
+    try:
+        app()
+    except ServerlessGCError as exc:
+        print(f"serverless-gc: {exc}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,182 @@
+"""The functions most people need: no logic here, only the way to a session and its data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from serverless_gc.background import blocking, homed
+from serverless_gc.codes.base import Code
+from serverless_gc.data import Reduction
+from serverless_gc.errors import InputError
+from serverless_gc.session import Session, current_session, default_session
+from serverless_gc.worker.losses import Loss
+
+__all__ = ["coded_gradient", "coded_gradient_async", "coded_matvec", "coded_matvec_async"]
+
+KEPT_DATA_SETS = 4
+"""How many encoded data sets calls without a session of their own keep for the next call."""
+
+
+async def coded_gradient_async(
+    X: Any,
+    y: Any,
+    w: Any,
+    code: str | Code = "auto",
+    *,
+    loss: str | Loss = "squared",
+    reduction: Reduction = "sum",
+    l2: float = 0.0,
+    sample_weight: Any = None,
+    n_workers: int | None = None,
+    k: int | None = None,
+    backend: str | None = None,
+    session: Session | None = None,
+    with_report: bool = False,
+    deadline: float | None = None,
+    **params: Any,
+) -> Any:
+    """Compute the gradient of a loss from coded blocks, without waiting for stragglers.
+
+    The data are encoded on the first call; a repeated call with the same ``X`` encodes and uploads nothing.
+
+    Parameters
+    ----------
+    X
+        ``(n, p)``: array of any layout and numeric dtype, ``np.memmap``, CSR or CSC, or a data frame.
+    y
+        ``(n,)`` or ``(n, c)`` targets or labels.
+    w
+        ``(p,)`` or ``(p, c)``: where to compute the gradient.
+    code
+        A name of `serverless_gc.codes.available`, a code object, or ``"auto"``: polar for dense data, for sparse
+        data a code that does not fill the blocks in.
+    loss
+        ``"squared"`` (``0.5 * ||X w - y||**2``), ``"logistic"``, ``"softmax"``, ``"poisson"``, ``"huber"`` or
+        ``"squared_hinge"``.
+    reduction
+        ``"sum"`` over the rows or ``"mean"``.
+    l2
+        Adds ``0.5 * l2 * ||w||**2``.
+    sample_weight
+        ``(n,)`` weights of the rows.
+    n_workers, k
+        Number of workers and of source blocks; by default 16 workers at rate 3/4.
+    backend
+        ``"local"``, ``"processes"``, ``"aws"`` or ``"simulated"``; default: the ``with`` block's session, then the
+        settings.
+    session
+        Where to run instead.
+    with_report
+        Also return the `Report`.
+    deadline
+        Seconds after which the call fails.
+    **params
+        Further parameters of the code.
+
+    Returns
+    -------
+    array or (array, Report)
+        The gradient, of the shape of ``w``, fresh and writable.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong; nothing was stored or invoked.
+    NotDecodableError, DeadlineExceeded
+        If too few results arrived (in time).
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> y, w = np.ones(6), np.array([0.5, -0.5])
+    >>> g = sgc.coded_gradient(X, y, w, code="polar", n_workers=8, k=4)
+    >>> np.allclose(g, X.T @ (X @ w - y))
+    True
+    """
+    chosen = _session(session, backend)
+    if y is None:
+        raise InputError("coded_gradient needs y; for a plain product use coded_matvec")
+    data = await chosen.encode_async(X, y, code=code, n_workers=n_workers, k=k, **params)
+    result = await data.gradient_async(
+        w,
+        loss=loss,
+        reduction=reduction,
+        l2=l2,
+        sample_weight=sample_weight,
+        with_report=with_report,
+        deadline=deadline,
+    )
+    await _forget_old(chosen, session)
+    return result
+
+
+async def coded_matvec_async(
+    A: Any,
+    x: Any,
+    code: str | Code = "auto",
+    *,
+    n_workers: int | None = None,
+    k: int | None = None,
+    backend: str | None = None,
+    session: Session | None = None,
+    with_report: bool = False,
+    deadline: float | None = None,
+    **params: Any,
+) -> Any:
+    """Compute ``A @ x`` from coded blocks of ``A``, without waiting for stragglers.
+
+    Parameters
+    ----------
+    A
+        ``(m, p)``: array of any layout and numeric dtype, ``np.memmap``, CSR or CSC, or a data frame.
+    x
+        ``(p,)`` or ``(p, c)``.
+    code, n_workers, k, backend, session, with_report, deadline, **params
+        As for `coded_gradient`.
+
+    Returns
+    -------
+    array or (array, Report)
+        ``(m,)`` or ``(m, c)``, fresh and writable.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong; nothing was stored or invoked.
+    NotDecodableError, DeadlineExceeded
+        If too few results arrived (in time).
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> A = np.arange(20.0).reshape(10, 2)
+    >>> sgc.coded_matvec(A, np.array([1.0, 2.0]), code="mds", n_workers=6, k=4).round(9)
+    array([ 2.,  8., 14., 20., 26., 32., 38., 44., 50., 56.])
+    """
+    chosen = _session(session, backend)
+    data = await chosen.encode_async(A, code=code, n_workers=n_workers, k=k, **params)
+    result = await data.matvec_async(x, with_report=with_report, deadline=deadline)
+    await _forget_old(chosen, session)
+    return result
+
+
+def _session(session: Session | None, backend: str | None) -> Session:
+    """Choose where to run: argument, then the ``with`` block around the call, then the settings."""
+    if session is not None:
+        if backend is not None and backend != session.backend:
+            raise InputError(f"backend={backend!r} contradicts the session's {session.backend!r}; give one of them")
+        return session
+    current = current_session()
+    if current is not None and backend in {None, current.backend}:
+        return current
+    return default_session(backend)
+
+
+async def _forget_old(chosen: Session, given: Session | None) -> None:
+    if given is None and chosen is not current_session():
+        await homed(chosen.keep)(KEPT_DATA_SETS)
+
+
+coded_gradient = blocking(coded_gradient_async)
+coded_matvec = blocking(coded_matvec_async)

@@ -1,0 +1,130 @@
+"""What each backend is made of: a store, an invoker and a host.
+
+========== ============================ ================================== =====================
+backend    store                        invoker                            host
+========== ============================ ================================== =====================
+local      memory                       the real worker entry on threads   asyncio, real clock
+processes  a temporary directory        the real worker entry, processes   asyncio, real clock
+aws        S3                           AWS Lambda, throttled and retried  asyncio, real clock
+simulated  memory                       the real worker entry, inline      virtual clock
+========== ============================ ================================== =====================
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from serverless_gc.engine import AioHost, Host, VirtualHost
+from serverless_gc.errors import ConfigError, InputError
+from serverless_gc.inject import Faults, Injection, Stragglers
+from serverless_gc.invoke import LocalInvoker, ProcessInvoker, RetryingInvoker, SimulatedInvoker, inject
+from serverless_gc.invoke.base import Invoker
+from serverless_gc.limits import Limits
+from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore
+from serverless_gc.store.base import Store
+from serverless_gc.stragglers import Injected, LambdaLike
+from serverless_gc.types import StragglerModel
+
+__all__ = ["BACKENDS", "Backend", "open_backend"]
+
+BACKENDS = ("local", "processes", "aws", "simulated")
+
+
+@dataclass(slots=True)
+class Backend:
+    """An opened backend. ``release`` undoes what opening made, once store and invoker are closed."""
+
+    store: Store
+    invoker: Invoker
+    host: Host
+    release: Callable[[], Any] = field(default=lambda: None)
+    logs_hint: str = ""
+
+
+def open_backend(
+    name: str,
+    *,
+    injections: Sequence[Injection],
+    limits: Limits,
+    settings: dict[str, Any],
+    store: Store | None = None,
+    invoker: Invoker | None = None,
+    delay: StragglerModel | None = None,
+    seed: int = 0,
+) -> Backend:
+    """Put a backend together. Nothing is contacted yet.
+
+    Raises
+    ------
+    InputError
+        If the backend is unknown or an option does not go with it.
+    ConfigError
+        If a setting that the backend needs is missing.
+    """
+    if name not in BACKENDS:
+        raise InputError(f"unknown backend {name!r}; choose one of {', '.join(BACKENDS)}")
+    if delay is not None and name != "simulated":
+        raise InputError(f"delay= is a law of the simulated clock; backend {name!r} has a real one")
+    release: Callable[[], Any] = lambda: None  # noqa: E731 - a default, not a definition
+    logs_hint = ""
+    if store is None and name == "processes":
+        folder = Path(tempfile.mkdtemp(prefix="serverless-gc-"))
+        store = LocalStore(folder)
+        release = lambda: shutil.rmtree(folder, ignore_errors=True)  # noqa: E731 - closes over the folder
+    elif store is None and name == "aws":
+        store = _s3_store(settings, limits)
+    elif store is None:
+        store = MemoryStore()
+    store = _faulty(store, injections)
+    if invoker is None:
+        invoker = _invoker(name, store, limits, settings)
+    if name == "aws":
+        logs_hint = f"Logs: aws logs tail /aws/lambda/{settings['function']} --since 15m"
+    if name == "simulated":
+        model: StragglerModel = delay if delay is not None else LambdaLike()
+        for injection in injections:
+            if isinstance(injection, Stragglers):
+                model = Injected(model, injection)
+        faults = [injection for injection in injections if isinstance(injection, Faults)]
+        return Backend(store, inject(invoker, faults), VirtualHost(model, seed=seed), release, logs_hint)
+    return Backend(store, RetryingInvoker(inject(invoker, injections)), AioHost(), release, logs_hint)
+
+
+def _invoker(name: str, store: Store, limits: Limits, settings: dict[str, Any]) -> Invoker:
+    if name == "local":
+        return LocalInvoker(store, limits=limits)
+    if name == "processes":
+        return ProcessInvoker(store, limits=limits)
+    if name == "simulated":
+        return SimulatedInvoker(store)
+    from serverless_gc.invoke.aws import LambdaInvoker
+
+    return LambdaInvoker(
+        settings["function"],
+        region=settings["region"],
+        concurrency=settings["concurrency"] or 1000,
+        limits=limits,
+    )
+
+
+def _s3_store(settings: dict[str, Any], limits: Limits) -> Store:
+    if not settings["bucket"]:
+        raise ConfigError(
+            "backend 'aws' needs a bucket: pass bucket=, set SERVERLESS_GC_BUCKET, or put bucket = \"...\" "
+            "into the settings file"
+        )
+    from serverless_gc.store.s3 import S3Store
+
+    return S3Store(settings["bucket"], settings["prefix"], region=settings["region"], limits=limits)
+
+
+def _faulty(store: Store, injections: Sequence[Injection]) -> Store:
+    for injection in injections:
+        if isinstance(injection, Faults) and injection.touches_store():
+            store = FaultyStore(store, injection)
+    return RetryingStore(store)

@@ -1,0 +1,133 @@
+"""One event loop on one thread of its own, and the two faces of every coroutine.
+
+All I/O of the package runs on this loop, whoever calls: a script, several threads, a notebook whose own loop
+is busy, or a coroutine. So no client is ever bound to a loop that is gone, and a call costs no new thread.
+After ``fork`` the child makes itself a new loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["blocking", "homed", "loop", "run"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+INTERRUPT_GRACE = 1.5
+"""Seconds an interrupted call may take to void its tasks before the interrupt is raised anyway."""
+
+
+class _Background:
+    """The loop of one process, started on first use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        if self._loop is not None and self._pid == os.getpid():
+            return self._loop
+        if self._pid != os.getpid():  # first use, or the child of a fork whose lock may be held for ever
+            self._lock = threading.Lock()
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                started = threading.Event()
+                new = asyncio.new_event_loop()
+
+                def serve() -> None:
+                    asyncio.set_event_loop(new)
+                    new.call_soon(started.set)
+                    new.run_forever()
+
+                threading.Thread(target=serve, name="serverless-gc", daemon=True).start()
+                started.wait()
+                self._loop, self._pid = new, os.getpid()
+            return self._loop
+
+
+_BACKGROUND = _Background()
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """Return this process's background loop, starting it if need be."""
+    return _BACKGROUND.get()
+
+
+def run(coro: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine on the background loop and wait for its result.
+
+    An interrupt (Ctrl-C) cancels the coroutine, waits a moment for it to void what runs, and is raised again
+    with the notes that the coroutine left (for instance how many invocations may still be billed).
+    """
+    home = loop()
+    if _running() is home:
+        coro.close()
+        raise RuntimeError("a blocking call from inside the package's own event loop would wait for itself")
+    finished = threading.Event()
+    notes: list[str] = []
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def main() -> R:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs has a task
+        tasks.append(task)
+        try:
+            return await coro
+        except asyncio.CancelledError as exc:
+            notes.extend(getattr(exc, "__notes__", ()))
+            raise
+        finally:
+            finished.set()
+
+    future = asyncio.run_coroutine_threadsafe(main(), home)
+    try:
+        return future.result()
+    except KeyboardInterrupt as exc:
+        for task in tasks:
+            home.call_soon_threadsafe(task.cancel)
+        if finished.wait(INTERRUPT_GRACE):
+            for note in notes:
+                exc.add_note(note)
+        raise
+
+
+def homed(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Make a coroutine function run on the background loop, whichever loop awaits it."""
+
+    @functools.wraps(fn)
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        home = loop()
+        if _running() is home:
+            return await fn(*args, **kwargs)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(fn(*args, **kwargs), home))
+
+    return wrapper
+
+
+def blocking(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """Derive the blocking twin of a coroutine function: same signature, same docstring.
+
+    The twin of ``gradient_async`` is called ``gradient``.
+    """
+
+    @functools.wraps(fn)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        return run(fn(*args, **kwargs))
+
+    wrapper.__name__ = fn.__name__.removesuffix("_async")
+    wrapper.__qualname__ = fn.__qualname__.removesuffix("_async")
+    return wrapper
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,164 @@
+"""From one attempt's reply to a value in its place: what runs for every result that lands.
+
+`attempt` invokes, checks the reply against the task, recovers a lost one from the store, and files the value with the
+`Collector`. Whatever is wrong becomes an `InvokeError` with a kind, so that the engine can count and retry it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from serverless_gc.codes.base import Certificate, Code
+from serverless_gc.errors import FailureKind, InvokeError, ObjectNotFound, StoreError
+from serverless_gc.invoke.base import Invoker
+from serverless_gc.store.base import Store
+from serverless_gc.types import Array, Buffer, TaskSpec
+from serverless_gc.wire import FrameError, Reply, Task, mismatch
+
+__all__ = ["Attempts", "Collector"]
+
+_WORKER_KINDS: Mapping[str, FailureKind] = {"corrupt": "corrupt", "store": "unavailable", "denied": "denied"}
+
+
+class Collector:
+    """Keeps the values that arrived, each in the row where the decoder wants it.
+
+    A message that carries a source block unchanged is copied straight into that block's place in the answer, so a
+    systematic code has nothing to copy when it decodes.
+
+    Parameters
+    ----------
+    code
+        The code of the round.
+    shape
+        Shape of one message's value.
+    dtype
+        Dtype of the answer.
+    """
+
+    def __init__(self, code: Code, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.code = code
+        self.shape = shape
+        self.answer = np.empty((code.k, *shape), dtype)
+        self.values: dict[int, Array] = {}
+        self._taken: set[int] = set()
+
+    def file(self, message: int, value: Array) -> None:
+        """Keep the value of one message; a second value of the same message is ignored.
+
+        Raises
+        ------
+        InvokeError
+            With kind ``"bad-reply"`` if the value has another shape or dtype kind, or is not finite.
+        """
+        if message in self.values:
+            return
+        if value.shape != self.shape:
+            raise InvokeError(f"result has shape {value.shape}, expected {self.shape}", kind="bad-reply")
+        if not np.can_cast(value.dtype, self.answer.dtype, "same_kind"):
+            raise InvokeError(f"result has dtype {value.dtype}, expected {self.answer.dtype}", kind="bad-reply")
+        # a sum is finite only if every term is, or terms overflow together: look closely only then
+        if not np.isfinite(value.sum()) and not np.isfinite(value).all():
+            raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
+        source = self.code.source_of(message)
+        if source is None or source in self._taken:
+            row = np.empty(self.shape, self.answer.dtype)
+        else:
+            self._taken.add(source)
+            row = self.answer[source]
+        np.copyto(row, value, casting="same_kind")
+        self.values[message] = row
+
+    def decode(self, tolerance: float | None) -> tuple[Array, Certificate]:
+        """Reconstruct all source blocks, shape ``(k, *shape)``."""
+        return self.code.decode(self.values, out=self.answer, tolerance=tolerance)
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Runs attempts of one round's tasks and counts what happened to them.
+
+    ``counts`` has ``recovered`` (reply lost, result found in the store), ``refused_writes`` (another attempt had
+    stored its result before), ``stale`` (reply to another round or run), ``by_reference`` and ``bytes_down``.
+    """
+
+    store: Store
+    invoker: Invoker
+    timeout: float
+    make_task: Callable[[TaskSpec], Task]
+    accept: Callable[[TaskSpec, Array], None]
+    counts: Counter[str] = field(default_factory=Counter)
+
+    async def run(self, spec: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
+        """Run one attempt; return its value and what the worker said about it.
+
+        Raises
+        ------
+        InvokeError
+            If no valid value came of it.
+        """
+        task = self.make_task(spec)
+        try:
+            raw = await self.invoker.invoke(spec, task.to_bytes(), timeout=self.timeout)
+            reply = self._checked(raw, task)
+        except InvokeError as exc:
+            if not exc.may_have_run:
+                raise
+            recovered = await self._stored(task)
+            if recovered is None:
+                raise
+            self.counts["recovered"] += 1
+            reply = recovered
+        if reply.duplicate:
+            self.counts["refused_writes"] += 1
+        if reply.value is None:
+            stored = await self._stored(task)
+            if stored is None or stored.value is None:
+                raise InvokeError(f"the result announced under {task.result_key} is not there", kind="bad-reply")
+            self.counts["by_reference"] += 1
+            reply = Reply(**{**_fields(stored), "times": reply.times, "stats": reply.stats})
+        value = reply.value
+        assert value is not None  # noqa: S101 - just checked for every path
+        self.counts["bytes_down"] += value.nbytes
+        self.accept(spec, value)
+        return value, {**reply.times, **reply.stats}
+
+    def _checked(self, raw: Buffer, task: Task) -> Reply:
+        try:
+            reply = Reply.from_bytes(raw)
+        except (FrameError, KeyError, TypeError) as exc:
+            raise InvokeError(f"the answer is not a reply of this protocol: {exc}", kind="bad-reply") from exc
+        wrong = mismatch(reply, task)
+        if wrong:
+            self.counts["stale"] += 1
+            raise InvokeError(wrong, kind="bad-reply")
+        if reply.status == "cancelled":
+            raise InvokeError("the worker found the cancel mark and stopped", kind="function", retryable=False)
+        if reply.status == "error":
+            error = reply.error
+            kind = _WORKER_KINDS.get(error.get("kind", ""), "function")
+            raise InvokeError(
+                f"{error.get('type', 'error')}: {error.get('message', '')}",
+                kind=kind,
+                retryable=error.get("kind") not in {"protocol", "denied"},
+            )
+        return reply
+
+    async def _stored(self, task: Task) -> Reply | None:
+        """Read the result that some attempt at this task stored, or None."""
+        try:
+            reply = Reply.from_bytes(await self.store.get(task.result_key))
+        except ObjectNotFound:
+            return None
+        except (StoreError, FrameError, KeyError) as exc:
+            raise InvokeError(f"the stored result cannot be read: {exc}", kind="bad-reply") from exc
+        return None if mismatch(reply, task, any_attempt=True) else reply
+
+
+def _fields(reply: Reply) -> dict[str, Any]:
+    return {name: getattr(reply, name) for name in reply.__slots__}

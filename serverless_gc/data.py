@@ -1,0 +1,329 @@
+"""`CodedData`: an encoded data set, and the products and gradients computed from it.
+
+A gradient of any generalized linear loss takes two coded rounds: ``z = X w`` from the coded rows of ``X``, the
+residual ``r = d loss / d z`` here, then ``X.T r`` from the coded columns. Both encodings are made once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from serverless_gc.background import blocking, homed
+from serverless_gc.codes.base import Code
+from serverless_gc.encode import EncodedMatrix, Source, store_encoded
+from serverless_gc.errors import InputError
+from serverless_gc.observe import Report
+from serverless_gc.pipeline import Resources, product
+from serverless_gc.types import Array, WaitPolicy
+from serverless_gc.worker import losses
+
+__all__ = ["CodedData", "EncodedPair", "Owner", "Reduction"]
+
+Reduction = Literal["sum", "mean"]
+
+
+class Owner(Protocol):
+    """What coded data needs of its session."""
+
+    async def resources(self) -> Resources:
+        """Return the open store, invoker and host."""
+
+    def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
+        """Make the waiting policy of one round."""
+
+
+class EncodedPair:
+    """The two encodings of one matrix, each made when first needed and only once."""
+
+    def __init__(self, owner: Owner, source: Source, code: Code, key: str, dtype: np.dtype[Any]) -> None:
+        self.owner = owner
+        self.source = source
+        self.code = code
+        self.key = key
+        self.dtype = dtype
+        self.encode_seconds = 0.0
+        self._made: dict[int, EncodedMatrix] = {}
+        self._locks = (asyncio.Lock(), asyncio.Lock())
+
+    async def matrix(self, axis: Literal[0, 1]) -> EncodedMatrix:
+        """Return the coded rows of ``X`` (axis 0) or of ``X.T`` (axis 1), encoding and storing them if need be."""
+        async with self._locks[axis]:
+            if axis not in self._made:
+                res = await self.owner.resources()
+                self._made[axis] = await store_encoded(
+                    self.source, self.code, res.store, f"{res.prefix}/data/{self.key}", axis=axis, dtype=self.dtype
+                )
+            return self._made[axis]
+
+    async def remove(self) -> None:
+        """Delete the stored blocks."""
+        res = await self.owner.resources()
+        for encoded in self._made.values():
+            await res.store.delete(encoded.all_keys())
+        self._made.clear()
+
+
+class CodedData:
+    """An encoded data set, made by `Session.encode`.
+
+    Every method has an ``_async`` twin with the same signature.
+
+    Attributes
+    ----------
+    n_rows, n_cols
+        Shape of ``X``.
+    code
+        The code in use, with its parameters.
+    """
+
+    def __init__(self, pair: EncodedPair, y: Array | None) -> None:
+        self._pair = pair
+        self.y = y
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of ``X``, padding not counted."""
+        return int(self._pair.source.shape[0])
+
+    @property
+    def n_cols(self) -> int:
+        """Number of columns of ``X``."""
+        return int(self._pair.source.shape[1])
+
+    @property
+    def code(self) -> Code:
+        """The code of both encodings."""
+        return self._pair.code
+
+    def __repr__(self) -> str:
+        return f"CodedData({self.n_rows} x {self.n_cols}, {self.code!r})"
+
+    # -- products ------------------------------------------------------------------------------------
+
+    @homed
+    async def matvec_async(self, x: Any, *, with_report: bool = False, deadline: float | None = None) -> Any:
+        """Compute ``X @ x``.
+
+        Parameters
+        ----------
+        x
+            ``(n_cols,)`` or ``(n_cols, c)``.
+        with_report
+            Also return the `Report`.
+        deadline
+            Seconds from now after which the call fails; the session's by default.
+
+        Returns
+        -------
+        array or (array, Report)
+            ``(n_rows,)`` or ``(n_rows, c)``, fresh and writable.
+
+        Raises
+        ------
+        InputError
+            If ``x`` has the wrong shape, is not numeric or not finite.
+        NotDecodableError, DeadlineExceeded
+            If too few results arrived (in time).
+        """
+        operand = _operand(x, self.n_cols, "x")
+        z, report = await self._product(0, operand, deadline)
+        return (z, report) if with_report else z
+
+    @homed
+    async def rmatvec_async(self, r: Any, *, with_report: bool = False, deadline: float | None = None) -> Any:
+        """Compute ``X.T @ r``; parameters and errors as for `matvec`.
+
+        Parameters
+        ----------
+        r
+            ``(n_rows,)`` or ``(n_rows, c)``.
+        with_report, deadline
+            As for `matvec`.
+
+        Returns
+        -------
+        array or (array, Report)
+            ``(n_cols,)`` or ``(n_cols, c)``, fresh and writable.
+        """
+        operand = _operand(r, self.n_rows, "r")
+        g, report = await self._product(1, operand, deadline)
+        return (g, report) if with_report else g
+
+    # -- losses --------------------------------------------------------------------------------------
+
+    @homed
+    async def value_and_gradient_async(
+        self,
+        w: Any,
+        *,
+        loss: str | losses.Loss = "squared",
+        l2: float = 0.0,
+        reduction: Reduction = "sum",
+        sample_weight: Any = None,
+        with_report: bool = False,
+        deadline: float | None = None,
+    ) -> Any:
+        """Compute the loss and its gradient with respect to ``w``.
+
+        Parameters
+        ----------
+        w
+            ``(n_cols,)``, or ``(n_cols, c)`` for several outputs or classes.
+        loss
+            ``"squared"`` (``0.5 * ||X w - y||**2``), ``"logistic"``, ``"softmax"``, ``"poisson"``, ``"huber"``,
+            ``"squared_hinge"``, or a loss object of `serverless_gc.worker.losses`.
+        l2
+            Adds ``0.5 * l2 * ||w||**2``; not divided by the number of rows.
+        reduction
+            ``"sum"`` over the rows or ``"mean"`` (divides by the number of rows).
+        sample_weight
+            ``(n_rows,)`` weights of the rows, at least 0.
+        with_report
+            Also return the `Report` of both rounds together.
+        deadline
+            Seconds from now after which the call fails; the session's by default.
+
+        Returns
+        -------
+        (value, gradient) or (value, gradient, Report)
+            A float and an array of the shape of ``w``, fresh and writable.
+
+        Raises
+        ------
+        InputError
+            If a shape, a label or a weight is not valid; nothing was invoked.
+        NotDecodableError, DeadlineExceeded
+            If too few results arrived (in time).
+        """
+        weights = _operand(w, self.n_cols, "w")
+        call = _Objective(self, weights, loss, l2, reduction, sample_weight)
+        z, first = await self._product(0, weights, deadline)
+        value, residual = call.local(z)
+        remaining = None if deadline is None else max(deadline - first.elapsed, 1e-3)
+        product_, second = await self._product(1, residual, remaining)
+        gradient = call.finish(product_)
+        report = first.merge(second)
+        return (value, gradient, report) if with_report else (value, gradient)
+
+    @homed
+    async def gradient_async(
+        self,
+        w: Any,
+        *,
+        loss: str | losses.Loss = "squared",
+        l2: float = 0.0,
+        reduction: Reduction = "sum",
+        sample_weight: Any = None,
+        with_report: bool = False,
+        deadline: float | None = None,
+    ) -> Any:
+        """Compute the gradient of the loss with respect to ``w``; parameters as for `value_and_gradient`.
+
+        Returns
+        -------
+        array or (array, Report)
+            The gradient, of the shape of ``w``, fresh and writable.
+        """
+        _, gradient, report = await self.value_and_gradient_async(
+            w,
+            loss=loss,
+            l2=l2,
+            reduction=reduction,
+            sample_weight=sample_weight,
+            with_report=True,
+            deadline=deadline,
+        )
+        return (gradient, report) if with_report else gradient
+
+    @homed
+    async def close_async(self) -> None:
+        """Delete the stored blocks now rather than when the session closes."""
+        await self._pair.remove()
+
+    matvec = blocking(matvec_async)
+    rmatvec = blocking(rmatvec_async)
+    value_and_gradient = blocking(value_and_gradient_async)
+    gradient = blocking(gradient_async)
+    close = blocking(close_async)
+
+    async def _product(self, axis: Literal[0, 1], operand: Array, deadline: float | None) -> tuple[Array, Report]:
+        owner = self._pair.owner
+        matrix = await self._pair.matrix(axis)
+        res = await owner.resources()
+        return await product(res, matrix, operand, lambda code: owner.policy_for(code, deadline))
+
+
+class _Objective:
+    """The local part of one gradient: checks, loss, residual, regularizer, scaling."""
+
+    def __init__(
+        self,
+        data: CodedData,
+        w: Array,
+        loss: str | losses.Loss,
+        l2: float,
+        reduction: Reduction,
+        sample_weight: Any,
+    ) -> None:
+        if data.y is None:
+            raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
+        if reduction not in {"sum", "mean"}:
+            raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
+        if not (np.isscalar(l2) and np.isfinite(l2) and float(l2) >= 0):
+            raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
+        try:
+            self.loss = losses.get(loss) if isinstance(loss, str) else loss
+            self.y = self.loss.check(data.y, (data.n_rows, *w.shape[1:]))
+        except ValueError as exc:
+            raise InputError(str(exc)) from exc
+        self.w = w
+        self.l2 = float(l2)
+        self.scale = 1.0 if reduction == "sum" else 1.0 / data.n_rows
+        self.sample_weight = _row_weights(sample_weight, data.n_rows)
+
+    def local(self, z: Array) -> tuple[float, Array]:
+        """Return the loss at the predictions ``z`` and the operand of the second round."""
+        value = self.scale * float(self.loss.value(z, self.y, self.sample_weight))
+        residual = self.loss.residual(z, self.y, self.sample_weight)
+        if self.scale != 1.0:
+            residual = residual * self.scale
+        penalty = 0.5 * self.l2 * float(np.vdot(self.w, self.w).real)
+        # complex data: the gradient is X^H r = conj(X^T conj(r))
+        return value + penalty, np.conj(residual)
+
+    def finish(self, product_: Array) -> Array:
+        """Turn the product of the second round into the gradient."""
+        gradient = np.conj(product_)
+        if self.l2:
+            gradient = gradient + self.l2 * self.w
+        return np.array(gradient, copy=gradient.base is not None or not gradient.flags.writeable)
+
+
+def _operand(x: Any, n: int, name: str) -> Array:
+    """Check and promote a vector or matrix that multiplies the data."""
+    a = np.asarray(x)
+    if a.dtype.kind not in "biufc":
+        raise InputError(f"{name} must be numeric, got dtype {a.dtype}")
+    if a.ndim not in (1, 2) or a.shape[0] != n:
+        raise InputError(f"{name} must have shape ({n},) or ({n}, c), got {a.shape}")
+    a = np.ascontiguousarray(a, dtype=np.complex128 if a.dtype.kind == "c" else np.float64)
+    if not np.isfinite(a).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
+        raise InputError(f"{name} holds NaN or Inf, first at index {where if a.ndim > 1 else where[0]}")
+    return a
+
+
+def _row_weights(sample_weight: Any, n: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    s = np.asarray(sample_weight, dtype=np.float64)
+    if s.shape != (n,):
+        raise InputError(f"sample_weight must have shape ({n},), got {s.shape}")
+    if not np.isfinite(s).all() or (s < 0).any():
+        row = int(np.flatnonzero(~(np.isfinite(s) & (s >= 0)))[0])
+        raise InputError(f"sample_weight must be finite and at least 0; row {row} has {s[row]}")
+    return s

@@ -1,0 +1,260 @@
+"""One round, from operand to decoded product: the file to read first.
+
+Data flows one way::
+
+    encode -> store -> invoke -> (work) -> collect -> decode -> update
+
+Encoding happened before (`serverless_gc.encode`), the update is the caller's (`serverless_gc.session`); `product` is
+what lies between. The engine decides when to stop waiting, the host runs it on a real or a virtual clock, the
+invoker runs one attempt somewhere, the collector keeps what arrived, the code decodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from serverless_gc.codes.base import Certificate, Code
+from serverless_gc.collect import Attempts, Collector
+from serverless_gc.encode import EncodedMatrix
+from serverless_gc.engine import Completion, Engine, Host, RoundOutcome
+from serverless_gc.errors import DeadlineExceeded, InputError, LimitError, NotDecodableError, ServerlessGCError
+from serverless_gc.invoke.base import Invoker
+from serverless_gc.limits import Limits
+from serverless_gc.observe import Report, Span
+from serverless_gc.store.base import Store
+from serverless_gc.types import Array, TaskSpec, WaitPolicy
+from serverless_gc.wire import Task, pack_block
+
+__all__ = ["Resources", "product"]
+
+INLINE_OPERAND = 32 * 1024
+"""Operands of at most this many bytes travel inside each task; larger ones are stored once and read by key."""
+
+ENVELOPE = 16 * 1024
+"""Room for everything in a request or reply but the array."""
+
+
+@dataclass(slots=True)
+class Resources:
+    """What a session lends to a round."""
+
+    run: str
+    prefix: str
+    store: Store
+    invoker: Invoker
+    host: Host
+    limits: Limits
+    attempt_timeout: float
+    max_attempts: int
+    tolerance: float | None = None
+    logs_hint: str = ""
+    rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    chores: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def chore(self, coro: Coroutine[Any, Any, Any]) -> None:
+        """Do something that no answer waits for; `settle` waits for it before the session closes."""
+        task = asyncio.get_running_loop().create_task(coro)
+        self.chores.add(task)
+        task.add_done_callback(self.chores.discard)
+
+    async def settle(self) -> None:
+        """Wait for the chores."""
+        await asyncio.gather(*self.chores)
+
+
+@dataclass(slots=True)
+class _Round:
+    """What all attempts of one round share."""
+
+    number: int
+    matrix: EncodedMatrix
+    operand: Array
+    operand_key: str
+    cancel_key: str
+    collector: Collector
+    attempts: Attempts
+
+
+async def product(
+    res: Resources,
+    matrix: EncodedMatrix,
+    operand: Array,
+    make_policy: Callable[[Code], WaitPolicy],
+) -> tuple[Array, Report]:
+    """Compute ``M @ operand`` from the coded blocks of ``M`` without waiting for stragglers.
+
+    Parameters
+    ----------
+    res
+        The session's store, invoker and host.
+    matrix
+        The encoded ``(m, p)`` matrix.
+    operand
+        ``(p,)`` or ``(p, c)``.
+    make_policy
+        Code to waiting policy; called once a round.
+
+    Returns
+    -------
+    array, report
+        The product, ``(m,)`` or ``(m, c)``, and what the round cost.
+
+    Raises
+    ------
+    NotDecodableError, DeadlineExceeded
+        If too few results arrived (in time); the message names blocks and causes.
+    DecodeError
+        If the predicted error of the answer exceeds the session's tolerance.
+    """
+    before = (res.invoker.stats.throttles, res.invoker.stats.retries)
+    published = time.perf_counter()
+    rnd = await _publish(res, matrix, operand)  # store
+
+    engine = Engine(make_policy(matrix.code), matrix.code.n_workers, max_attempts=res.max_attempts, seed=rnd.number)
+
+    async def execute(spec: TaskSpec) -> Completion:  # (work) and collect
+        value, stats = await rnd.attempts.run(spec)
+        return Completion(value, stats=stats)
+
+    begun = time.perf_counter()
+    try:
+        outcome = await res.host.run(engine, execute)  # invoke
+    except asyncio.CancelledError as exc:
+        await _interrupted(res, rnd, engine, exc)
+        raise
+    finally:
+        res.chore(_retire(res, rnd))
+    if outcome.error:
+        raise _undecodable(res, rnd, outcome)
+
+    decoding = time.perf_counter()
+    blocks, certificate = rnd.collector.decode(res.tolerance)  # decode
+    answer = matrix.partition.join(blocks)
+    ended = time.perf_counter()
+
+    after = (res.invoker.stats.throttles, res.invoker.stats.retries)
+    return answer, _report(
+        rnd,
+        outcome,
+        certificate,
+        elapsed=(begun - published) + (outcome.t_close - outcome.t_open) + (ended - decoding),
+        decode_seconds=ended - decoding,
+        throttles=after[0] - before[0],
+        retries=after[1] - before[1],
+    )
+
+
+async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Round:
+    """Store the operand if it is large, check the sizes, and lay out where results go."""
+    number = next(res.rounds)
+    base = f"{res.prefix}/round/{number:07d}"
+    shape = (matrix.partition.b, *operand.shape[1:])
+    dtype = np.result_type(matrix.dtype, operand.dtype)
+    reply_bytes = int(np.prod(shape)) * dtype.itemsize
+    inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
+    operand_key = ""
+    if operand.nbytes > INLINE_OPERAND:
+        operand_key = f"{base}/operand"
+        if operand.nbytes > res.limits.object_bytes:
+            raise LimitError(
+                f"the operand has {operand.nbytes} bytes, one object holds at most {res.limits.object_bytes}"
+            )
+        await res.store.put(operand_key, pack_block(operand))
+    collector = Collector(matrix.code, shape, dtype)
+
+    def make_task(spec: TaskSpec) -> Task:
+        return Task(
+            run=res.run,
+            round=number,
+            task_id=spec.task_id,
+            slot=spec.slot,
+            attempt=spec.attempt,
+            kernel="matvec",
+            blocks=tuple(matrix.keys[message] for message in matrix.code.placement(spec.slot)),
+            result_key=f"{base}/{spec.slot:05d}",
+            store=res.store.url,
+            operand=None if operand_key else operand,
+            operand_key=operand_key,
+            inline_limit=reply_bytes if reply_bytes <= inline_reply else 0,
+            cancel_key=f"{base}/cancel",
+        )
+
+    def accept(spec: TaskSpec, value: Array) -> None:
+        (message,) = matrix.code.placement(spec.slot)
+        collector.file(message, value)
+
+    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept)
+    return _Round(number, matrix, operand, operand_key, f"{base}/cancel", collector, attempts)
+
+
+async def _retire(res: Resources, rnd: _Round) -> None:
+    """Tell workers that are still at it to stop, and remove what the round stored."""
+    base = rnd.cancel_key.removesuffix("cancel")
+    late = len(rnd.collector.values) < rnd.matrix.code.n_workers
+    if late:
+        await res.store.put(rnd.cancel_key, b"")
+    keys = [f"{base}{slot:05d}" for slot in range(rnd.matrix.code.n_workers)]
+    await res.store.delete([*keys, rnd.operand_key] if rnd.operand_key else keys)
+
+
+async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
+    """Leave the cancel mark and say on the exception what may still be billed."""
+    running = engine.accounting.voided
+    exc.add_note(
+        f"{running} invocation{'s' if running != 1 else ''} of round {rnd.number} "
+        f"{'were' if running != 1 else 'was'} running when the call was interrupted and may still be billed; "
+        "they stop at their next look at the cancel mark."
+    )
+
+
+def _undecodable(res: Resources, rnd: _Round, outcome: RoundOutcome) -> ServerlessGCError:
+    """Turn an aborted round into the error that names blocks, causes and what to do."""
+    code = rnd.matrix.code
+    tracker = code.tracker()
+    for message in rnd.collector.values:
+        tracker.add(message)
+    missing = tracker.missing()
+    shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
+    causes: dict[str, int] = {}
+    for why in outcome.failures.values():
+        causes[why] = causes.get(why, 0) + 1
+    listed = "; ".join(f"{count}x {why}" for why, count in sorted(causes.items(), key=lambda item: -item[1])[:5])
+    silent = code.n_workers - len(rnd.collector.values) - len(outcome.failures)
+    if silent:
+        listed = "; ".join(filter(None, [listed, f"{silent}x no reply"]))
+    waited = outcome.t_close - outcome.t_open
+    message = (
+        f"{len(rnd.collector.values)} of {code.n_workers} results arrived within {waited:.1f} s of submission; "
+        f"{len(missing)} of {code.k} blocks cannot be reconstructed ({shown}). Causes: {listed or 'none reported'}. "
+    )
+    if outcome.error == "deadline":
+        advice = "Likely: functions killed for memory or time, throttled, or a deadline that is too short. "
+        advice += f"Raise deadline=, or use a code with more redundancy (n_workers={code.n_workers}, k={code.k})."
+        kind: type[NotDecodableError] = DeadlineExceeded
+    else:
+        advice = "Nothing more can arrive. Mend the causes, raise max_attempts=, or use a code with more redundancy."
+        kind = NotDecodableError
+    logs = f" {res.logs_hint}" if res.logs_hint else ""
+    failures = {slot: why for slot, why in outcome.failures.items()}
+    return kind(message + advice + logs, missing=missing, failures=failures)
+
+
+def _report(
+    rnd: _Round,
+    outcome: RoundOutcome,
+    certificate: Certificate,
+    *,
+    elapsed: float,
+    decode_seconds: float,
+    throttles: int,
+    retries: int,
+) -> Report:
+    acc, counts = outcome.accounting, rnd.attempts.counts
+    raise NotImplementedError

@@ -1,0 +1,361 @@
+"""`Session` owns the resources; `CodedData` is an encoded data set, reusable for many products and gradients."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextvars
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from serverless_gc import background, config
+from serverless_gc.backends import Backend, open_backend
+from serverless_gc.codes.base import Code
+from serverless_gc.codes.registry import get as get_code
+from serverless_gc.data import CodedData
+from serverless_gc.encode import Source, as_source, check_fill, choose_code_for_sparse
+from serverless_gc.errors import InputError, ServerlessGCError, StoreError
+from serverless_gc.inject import Injection
+from serverless_gc.invoke.base import Invoker
+from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.pipeline import Resources
+from serverless_gc.policies import Deadline, UntilDecodable
+from serverless_gc.store.base import Store
+from serverless_gc.types import Array, StragglerModel, WaitPolicy
+
+__all__ = ["Session", "current_session", "default_session"]
+
+PolicyFactory = Callable[[Code], WaitPolicy]
+
+_CURRENT: contextvars.ContextVar[Session | None] = contextvars.ContextVar("serverless_gc_session", default=None)
+
+
+class Session:
+    """Owns a backend: where coded blocks are stored and where tasks run.
+
+    Use it as a context manager; on exit everything it stored is removed. Inside the ``with`` block it is also what
+    `coded_gradient` and `coded_matvec` use.
+
+    Parameters
+    ----------
+    backend
+        ``"local"``, ``"processes"``, ``"aws"`` or ``"simulated"``; by default what the settings say, else local.
+    inject
+        Stragglers and faults to inject, `serverless_gc.inject`; one or several.
+    deadline
+        Seconds from its start after which a round fails with `DeadlineExceeded`; 300 by default.
+    policy
+        When to stop waiting: a function from code to `WaitPolicy`. By default a round closes as soon as what
+        arrived is decodable.
+    max_attempts
+        How often a task that failed is run in all.
+    tolerance
+        Largest acceptable predicted relative error of an answer; None for no limit but a warning in the report.
+    bucket, function, region
+        Of the deployed stack, for backend ``"aws"``; by default from the settings.
+    delay
+        For backend ``"simulated"``: the law of the delay of one task, `serverless_gc.stragglers`.
+    store, invoker
+        Replace the backend's own, for instance by one of yours.
+    limits
+        Service limits to enforce.
+    seed
+        Seed of the simulated clock.
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> X, w = np.arange(12.0).reshape(6, 2), np.ones(2)
+    >>> with sgc.Session(inject=sgc.inject.Stragglers(fraction=0.1, slowdown=10)) as s:
+    ...     data = s.encode(X, y=np.zeros(6), code="mds", n_workers=6, k=4)
+    ...     gradient, report = data.gradient(w, with_report=True)
+    >>> np.allclose(gradient, X.T @ (X @ w))
+    True
+    >>> report.issued == report.used + report.surplus + report.failed + report.voided
+    True
+    """
+
+    def __init__(
+        self,
+        backend: str | None = None,
+        *,
+        inject: Injection | Sequence[Injection] = (),
+        deadline: float | None = None,
+        policy: PolicyFactory | None = None,
+        max_attempts: int = 3,
+        tolerance: float | None = None,
+        bucket: str | None = None,
+        function: str | None = None,
+        region: str | None = None,
+        concurrency: int | None = None,
+        delay: StragglerModel | None = None,
+        store: Store | None = None,
+        invoker: Invoker | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        seed: int = 0,
+    ) -> None:
+        given = {
+            "backend": backend,
+            "deadline": deadline,
+            "bucket": bucket,
+            "function": function,
+            "region": region,
+            "concurrency": concurrency,
+        }
+        self.settings = {name: setting.value for name, setting in config.resolve(given).items()}
+        if not self.settings["deadline"] > 0:
+            raise InputError(f"deadline must be a positive number of seconds, got {self.settings['deadline']}")
+        if max_attempts < 1:
+            raise InputError(f"max_attempts must be at least 1, got {max_attempts}")
+        self.backend: str = self.settings["backend"]
+        self._injections = tuple(inject) if isinstance(inject, Sequence) else (inject,)
+        self._policy: PolicyFactory = policy or UntilDecodable
+        self._max_attempts = max_attempts
+        self._tolerance = tolerance
+        self._limits = limits
+        self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
+        self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
+        self._opened: tuple[Resources, Backend, int] | None = None
+        self._closed = False
+        self._token: contextvars.Token[Session | None] | None = None
+        self._make_backend()
+
+    # -- life ----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._token = _CURRENT.set(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        if self._token is not None:
+            _CURRENT.reset(self._token)
+            self._token = None
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        self._token = _CURRENT.set(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            _CURRENT.reset(self._token)
+            self._token = None
+        await self.close_async()
+
+    def __repr__(self) -> str:
+        return f"Session(backend={self.backend!r}, {'closed' if self._closed else f'{len(self._encoded)} data sets'})"
+
+    @background.homed
+    async def close_async(self) -> None:
+        """Remove everything this session stored, and stop its threads, processes and connections.
+
+        Raises
+        ------
+        StoreError
+            If objects could not be deleted; the message names them.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._encoded.clear()
+        opened, self._opened = self._opened, None
+        if opened is None:
+            self._backend.release()
+            return
+        res, backend, pid = opened
+        try:
+            if pid == os.getpid():
+                await res.settle()
+                await backend.invoker.close()
+                await _sweep(res)
+        finally:
+            await backend.store.close()
+            backend.release()
+
+    close = background.blocking(close_async)
+
+    async def resources(self) -> Resources:
+        """Return the open store, invoker and host; opens them on first use, and again in a forked child."""
+        if self._closed:
+            raise ServerlessGCError("this session is closed; make a new one")
+        if self._opened is None or self._opened[2] != os.getpid():
+            if self._opened is not None:  # a forked child: threads and connections did not come along, objects did
+                self._make_backend(store=self._opened[0].store)
+            run = uuid.uuid4().hex[:12]
+            backend = self._backend
+            await backend.invoker.open()
+            res = Resources(
+                run=run,
+                prefix=f"runs/{run}",
+                store=backend.store,
+                invoker=backend.invoker,
+                host=backend.host,
+                limits=self._limits,
+                attempt_timeout=min(self.settings["deadline"], self._limits.function_timeout) + 5.0,
+                max_attempts=self._max_attempts,
+                tolerance=self._tolerance,
+                logs_hint=backend.logs_hint,
+            )
+            self._opened = (res, backend, os.getpid())
+        return self._opened[0]
+
+    def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
+        """Make the waiting policy of one round."""
+        seconds = self.settings["deadline"] if deadline is None else deadline
+        if not seconds > 0:
+            raise InputError(f"deadline must be a positive number of seconds, got {seconds}")
+        return Deadline(self._policy(code), seconds)
+
+    def _make_backend(self, store: Store | None = None) -> None:
+        options = {**self._options, "store": store} if store is not None else self._options
+        self._backend = open_backend(
+            self.backend, injections=self._injections, limits=self._limits, settings=self.settings, **options
+        )
+
+    # -- data ----------------------------------------------------------------------------------------
+
+    @background.homed
+    async def encode_async(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        code: str | Code = "auto",
+        n_workers: int | None = None,
+        k: int | None = None,
+        dtype: Any = np.float64,
+        allow_fill: bool = False,
+        **params: Any,
+    ) -> CodedData:
+        """Encode a matrix and store its coded blocks.
+
+        Encoding the same content with the same code again stores nothing: it is recognized by its fingerprint.
+
+        Parameters
+        ----------
+        X
+            ``(n_rows, n_cols)``: array of any layout and numeric dtype, ``np.memmap``, CSR or CSC, or a data frame.
+        y
+            ``(n_rows,)`` or ``(n_rows, c)`` targets or labels; stays local. Needed for losses, not for products.
+        code
+            A name of `serverless_gc.codes.available`, a code object, or ``"auto"``: polar for dense data, for
+            sparse data a code that does not fill the blocks in.
+        n_workers, k
+            Number of workers and of source blocks; by default 16 workers at rate 3/4.
+        dtype
+            ``np.float64`` (default) or ``np.float32``: in what the blocks are stored and multiplied.
+        allow_fill
+            Encode sparse data even where the coded blocks hold many times more non-zeros.
+        **params
+            Further parameters of the code.
+
+        Returns
+        -------
+        CodedData
+
+        Raises
+        ------
+        InputError
+            If the data hold NaN or Inf, are not numeric, or do not fit ``y``; nothing has been stored.
+        """
+        source = await asyncio.to_thread(as_source, X)
+        targets = _targets(y, source.shape[0])
+        chosen = _choose_code(code, n_workers, k, params, source, allow_fill=allow_fill)
+        fingerprint = await asyncio.to_thread(lambda: source.fingerprint)
+        key = (fingerprint, repr(chosen), np.dtype(dtype).str)
+        pair = self._encoded.get(key)
+        if pair is None:
+            name = f"{fingerprint[:16]}-{len(self._encoded):04d}"
+            pair = EncodedPair(self, source, chosen, name, np.dtype(dtype))
+            self._encoded[key] = pair
+        self._encoded.move_to_end(key)
+        await pair.matrix(0)
+        if targets is not None:
+            await pair.matrix(1)
+        return CodedData(pair, targets)
+
+    encode = background.blocking(encode_async)
+
+    async def keep(self, most: int) -> None:
+        """Forget the data sets used longest ago until at most ``most`` are left, deleting their blocks."""
+        while len(self._encoded) > most:
+            _, pair = self._encoded.popitem(last=False)
+            await pair.remove()
+
+
+def current_session() -> Session | None:
+    """Return the session of the innermost ``with`` block, or None."""
+    return _CURRENT.get()
+
+
+_DEFAULTS: dict[str, Session] = {}
+
+
+def default_session(backend: str | None) -> Session:
+    """Return the session that calls without one share, one per backend; closed at exit."""
+    name = config.resolve({"backend": backend})["backend"].value
+    session = _DEFAULTS.get(name)
+    if session is None:
+        session = _DEFAULTS[name] = Session(name)
+        atexit.register(session.close)
+    return session
+
+
+async def _sweep(res: Resources) -> None:
+    """Delete every object of the run."""
+    keys = [info.key async for info in res.store.list(f"{res.prefix}/")]
+    failed = await res.store.delete(keys)
+    if failed:
+        shown = ", ".join(f"{key} ({why})" for key, why in list(failed.items())[:10])
+        raise StoreError(
+            f"{len(failed)} of {len(keys)} objects under {res.store.url} could not be deleted: {shown}. "
+            "Delete them with: serverless-gc clean"
+        )
+
+
+def _targets(y: Any, n_rows: int) -> Array | None:
+    if y is None:
+        return None
+    a = np.asarray(y)
+    if a.ndim not in (1, 2) or a.shape[0] != n_rows:
+        raise InputError(f"y must have shape ({n_rows},) or ({n_rows}, c) to fit X, got {a.shape}")
+    if a.dtype.kind not in "biufc":
+        raise InputError(f"y must be numeric, got dtype {a.dtype}; encode labels as numbers first")
+    if not np.isfinite(a).all():
+        row = int(np.argwhere(~np.isfinite(a))[0][0])
+        raise InputError(f"y holds NaN or Inf, first in row {row}")
+    return a
+
+
+def _choose_code(
+    code: str | Code,
+    n_workers: int | None,
+    k: int | None,
+    params: dict[str, Any],
+    source: Source,
+    *,
+    allow_fill: bool,
+) -> Code:
+    if isinstance(code, Code):
+        if n_workers is not None or k is not None or params:
+            raise InputError("a code object brings its own parameters; n_workers, k and others go with a name")
+        chosen = code
+    elif code == "auto" and not source.sparse:
+        chosen = get_code("polar", n_workers=n_workers, k=k, **params)
+    elif code == "auto":
+        return choose_code_for_sparse(source, n_workers=n_workers, k=k)
+    else:
+        chosen = get_code(code, n_workers=n_workers, k=k, **params)
+    if chosen.kind != "data":
+        raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
+    if source.sparse:
+        check_fill(source, chosen, allow_fill=allow_fill)
+    return chosen

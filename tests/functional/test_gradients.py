@@ -1,0 +1,202 @@
+"""Coded gradients equal NumPy's: every code, loss, shape, layout and dtype, with and without stragglers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+
+import serverless_gc as sgc
+
+CODES = [
+    ("uncoded", {}),
+    ("replication", {}),
+    ("mds", {}),
+    ("mds", {"parity": "gaussian"}),
+    ("polar", {}),
+    ("polar", {"systematic": False}),
+    ("polar", {"kernel": "hadamard"}),
+    ("polar", {"kernel": "hadamard", "systematic": False}),
+    ("polar", {"design": "reed-muller"}),
+    ("polar", {"mode": "sc"}),
+    ("polar", {"mode": "peel"}),
+]
+SIZES = {"uncoded": (6, 6), "replication": (12, 6)}
+LOSSES = ["squared", "logistic", "softmax", "poisson", "huber", "squared_hinge"]
+
+
+def size(code):
+    n_workers, k = SIZES.get(code, (8, 6))
+    return {"n_workers": n_workers, "k": k}
+
+
+def problem(loss, n, p=5, seed=0):
+    """Data, targets, weights and the gradient of the summed loss in plain NumPy."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    w = rng.standard_normal(p) * 0.5
+    if loss == "softmax":
+        w = rng.standard_normal((p, 3))
+        y = rng.integers(0, 3, n)
+        y[: min(n, 3)] = np.arange(min(n, 3))
+        z = X @ w
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        return X, y, w, X.T @ (e / e.sum(axis=1, keepdims=True) - np.eye(3)[y])
+    z = X @ w
+    if loss == "squared":
+        y = rng.standard_normal(n)
+        r = z - y
+    elif loss == "logistic":
+        y = (rng.random(n) < 0.5).astype(float)
+        r = 1 / (1 + np.exp(-z)) - y
+    elif loss == "poisson":
+        y = rng.poisson(1.0, n).astype(float)
+        r = np.exp(z) - y
+    elif loss == "huber":
+        y = z + rng.standard_normal(n) * 3
+        r = np.clip(z - y, -1.0, 1.0)
+    else:
+        y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
+        r = -2 * y * np.maximum(0, 1 - y * z)
+    return X, y, w, X.T @ r
+
+
+def close(actual, expected):
+    assert actual.shape == expected.shape
+    assert actual.flags.writeable
+    assert_allclose(actual, expected, rtol=0, atol=1e-10 * max(np.linalg.norm(expected), 1e-300))
+
+
+@pytest.fixture(scope="module")
+def local():
+    with sgc.Session("local") as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    with sgc.Session("simulated", inject=sgc.inject.Stragglers(fraction=0.2, slowdown=10, seed=3)) as session:
+        yield session
+
+
+@pytest.mark.parametrize("backend", ["local", "simulated"])
+@pytest.mark.parametrize("n", [4, 6, 7, 40])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("code", "params"), CODES, ids=lambda v: str(v))
+def test_equals_numpy(code, params, loss, n, backend, request):
+    session = request.getfixturevalue(backend)
+    X, y, w, expected = problem(loss, n)
+    g = sgc.coded_gradient(X, y, w, code=code, loss=loss, session=session, **size(code), **params)
+    close(g, expected)
+
+
+@pytest.mark.parametrize(("code", "params"), CODES, ids=lambda v: str(v))
+def test_with_stragglers_and_counts(code, params):
+    X, y, w, expected = problem("logistic", 50)
+    with sgc.Session(inject=sgc.inject.Stragglers(fraction=0.25, slowdown=10, seed=1, base=0.002)) as s:
+        data = s.encode(X, y, code=code, **size(code), **params)
+        for _ in range(3):
+            g, report = data.gradient(w, loss="logistic", with_report=True)
+            close(g, expected)
+            assert report.issued == report.used + report.surplus + report.failed + report.voided
+            assert report.issued >= 2 * data.code.n_workers
+
+
+def layouts():
+    rng = np.random.default_rng(5)
+    base = rng.standard_normal((30, 6))
+    wide = rng.standard_normal((60, 13))
+    yield "C", base
+    yield "F", np.asfortranarray(base)
+    yield "rows-reversed", base[::-1]
+    yield "strided", wide[::2, 1::2]
+    yield "transposed", np.ascontiguousarray(base.T).T
+    yield "readonly", np.frombuffer(base.tobytes()).reshape(base.shape)
+    yield "big-endian", base.astype(">f8")
+    yield "list", base.tolist()
+    yield "float32", base.astype(np.float32)
+    yield "float16", base.astype(np.float16)
+    yield "int8", (base * 20).astype(np.int8)
+    yield "uint16", np.abs(base * 100).astype(np.uint16)
+    yield "int64", (base * 1000).astype(np.int64)
+    yield "bool", base > 0
+    yield "complex", base + 1j * rng.standard_normal(base.shape)
+    yield "csr", sp.csr_array(np.where(np.abs(base) > 1, base, 0))
+    yield "csc", sp.csc_matrix(np.where(np.abs(base) > 1, base, 0))
+
+
+@pytest.mark.parametrize("code", ["uncoded", "replication", "mds", "polar"])
+@pytest.mark.parametrize(("name", "X"), layouts(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.filterwarnings("ignore::serverless_gc.encode.SparseFillWarning")
+def test_layouts_and_dtypes(local, name, X, code):
+    dense = X.toarray() if sp.issparse(X) else np.asarray(X)
+    dense = dense.astype(complex if dense.dtype.kind == "c" else float)
+    y = np.linspace(-1, 1, 30)
+    w = np.linspace(1, 2, 6)
+    g = sgc.coded_gradient(X, y, w, code=code, session=local, allow_fill=True, **size(code))
+    close(g, dense.conj().T @ (dense @ w - y))
+    close(sgc.coded_matvec(X, w, code=code, session=local, allow_fill=True, **size(code)), dense @ w)
+
+
+def test_memmap_and_frame(local, tmp_path):
+    import pandas as pd
+
+    X, y, w, expected = problem("squared", 33)
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    close(sgc.coded_gradient(mapped, y, w, session=local), expected)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    close(sgc.coded_gradient(frame, pd.Series(y), w, session=local), expected)
+
+
+def test_multi_output_weights_l2_and_mean(local):
+    rng = np.random.default_rng(1)
+    X, y, w = rng.standard_normal((21, 4)), rng.standard_normal((21, 3)), rng.standard_normal((4, 3))
+    s = rng.random(21)
+    value, g = local.encode(X, y, code="mds", n_workers=8, k=5).value_and_gradient(
+        w, sample_weight=s, l2=0.3, reduction="mean"
+    )
+    r = X @ w - y
+    close(g, X.T @ (s[:, None] * r) / 21 + 0.3 * w)
+    assert value == pytest.approx(0.5 * (s[:, None] * r**2).sum() / 21 + 0.15 * (w**2).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradient_is_the_derivative_of_the_value(local, loss):
+    X, y, w, _ = problem(loss, 30)
+    data = local.encode(X, y, code="polar", n_workers=8, k=6)
+    value, g = data.value_and_gradient(w, loss=loss, l2=0.1)
+    direction = np.random.default_rng(2).standard_normal(w.shape)
+    h = 1e-5
+    up, _ = data.value_and_gradient(w + h * direction, loss=loss, l2=0.1)
+    down, _ = data.value_and_gradient(w - h * direction, loss=loss, l2=0.1)
+    assert (up - down) / (2 * h) == pytest.approx(float((g * direction).sum()), rel=1e-6, abs=1e-6)
+    assert value == pytest.approx((up + down) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"w": np.ones(4)}, "w must have shape"),
+        ({"w": np.array([1, np.nan, 1, 1, 1.0])}, "NaN or Inf, first at index 1"),
+        ({"y": np.ones(9)}, "y must have shape"),
+        ({"y": np.full(10, np.inf)}, "first in row 0"),
+        ({"y": np.full(10, 2.0), "loss": "logistic"}, "label"),
+        ({"y": np.full(10, -1.0), "loss": "poisson"}, "poisson"),
+        ({"loss": "cubic"}, "cubic"),
+        ({"reduction": "median"}, "reduction"),
+        ({"l2": -1.0}, "l2"),
+        ({"sample_weight": np.full(10, -1.0)}, "sample_weight"),
+        ({"code": "pollar"}, "polar"),
+        ({"code": "mds", "k": 99, "n_workers": 8}, "k"),
+        ({"deadline": -1.0}, "deadline"),
+        ({"backend": "cloud"}, "local"),
+        ({"X": np.ones(10)}, "X"),
+        ({"X": np.full((10, 5), np.nan)}, "row 0"),
+        ({"X": np.full((10, 5), "a")}, "X"),
+    ],
+)
+def test_bad_input_is_named_before_anything_runs(change, words):
+    X, y, w, _ = problem("squared", 10)
+    arguments = {"X": X, "y": y, "w": w, "code": "polar", **change}
+    with pytest.raises(sgc.InputError, match=words):
+        sgc.coded_gradient(**arguments)

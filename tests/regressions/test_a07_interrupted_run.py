@@ -1,0 +1,48 @@
+"""A7: Ctrl-C ends the call within two seconds, says what may be billed, and leaves the next call clean."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import asyncio, os, signal, sys, threading, time
+import numpy as np, serverless_gc as sgc
+from serverless_gc.invoke import LocalInvoker
+from serverless_gc.store import MemoryStore
+
+rng = np.random.default_rng(0)
+X, y = rng.standard_normal((1000, 20)), rng.standard_normal(1000)
+w = rng.standard_normal(20)
+
+
+class Slow(LocalInvoker):
+    seconds = 20.0
+
+    async def invoke(self, task, payload, *, timeout):
+        await asyncio.sleep(self.seconds)
+        return await super().invoke(task, payload, timeout=timeout)
+
+
+store = MemoryStore()
+invoker = Slow(store)
+with sgc.Session(store=store, invoker=invoker) as s:
+    data = s.encode(X, y, code="mds", n_workers=16, k=12)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    try:
+        data.gradient(w)
+        sys.exit("was not interrupted")
+    except KeyboardInterrupt as exc:
+        took = time.monotonic() - start
+        notes = " ".join(getattr(exc, "__notes__", []))
+    assert took < 0.3 + 2.0, took
+    assert "16 invocations" in notes and "billed" in notes, notes
+    assert [key for key in store.snapshot() if key.endswith("/cancel")], "no cancel mark"
+    invoker.seconds = 0.0
+    other = -w
+    np.testing.assert_allclose(data.gradient(other), X.T @ (X @ other - y), rtol=1e-10)
+"""
+
+
+def test_interrupt_then_run_again():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], timeout=30, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

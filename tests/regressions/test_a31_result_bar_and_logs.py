@@ -1,0 +1,53 @@
+"""A31: no control characters in a file, a bar whatever the log level, and importing configures no handler."""
+
+import logging
+import subprocess
+import sys
+
+SCRIPT = """
+import logging, sys
+logging.basicConfig(level=logging.ERROR)
+import serverless_gc
+from serverless_gc.observe import progress
+with progress(total=3, desc="gradients") as bar:
+    for _ in range(3):
+        bar.update()
+print("done")
+"""
+
+
+def test_nothing_odd_in_a_file(tmp_path):
+    out, err = tmp_path / "out", tmp_path / "err"
+    with out.open("w") as o, err.open("w") as e:
+        subprocess.run([sys.executable, "-c", SCRIPT], stdout=o, stderr=e, check=True, timeout=60)
+    assert out.read_text() == "done\n"
+    assert not [c for c in err.read_text() if ord(c) < 32 and c != "\n"]
+
+
+def test_bar_is_shown_on_a_terminal_whatever_the_log_level():
+    import os
+    import pty
+
+    parent, child = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.DEVNULL, stderr=child)
+    os.close(child)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(parent, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(parent)
+    assert process.wait(timeout=60) == 0
+    assert b"gradients" in seen
+    assert b"3/3" in seen
+
+
+def test_importing_configures_no_handler():
+    code = "import logging, serverless_gc, serverless_gc.api; print(len(logging.root.handlers), len(logging.getLogger('serverless_gc').handlers))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "0"]
+    assert logging.getLogger("serverless_gc").propagate

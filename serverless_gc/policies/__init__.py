@@ -1,1 +1,20 @@
 """When to stop waiting."""
+
+from serverless_gc.policies.deadline import Deadline
+from serverless_gc.policies.decodable import Certifies, UntilDecodable
+from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
+from serverless_gc.policies.speculate import Speculate, late_after
+
+__all__ = [
+    "Certifies",
+    "Deadline",
+    "FirstK",
+    "KAsync",
+    "KBatchAsync",
+    "KBatchSync",
+    "KSync",
+    "Speculate",
+    "UntilDecodable",
+    "WaitAll",
+    "late_after",
+]

@@ -1,1 +1,18 @@
 """Laws of delay."""
+
+from serverless_gc.stragglers.injected import Injected
+from serverless_gc.stragglers.lambda_like import LambdaLike
+from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential
+from serverless_gc.stragglers.order import harmonic, mean_order_stat
+
+__all__ = [
+    "Constant",
+    "Exponential",
+    "Injected",
+    "LambdaLike",
+    "Law",
+    "Pareto",
+    "ShiftedExponential",
+    "harmonic",
+    "mean_order_stat",
+]

@@ -1,0 +1,134 @@
+"""Close as soon as the code can decode."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
+from serverless_gc.errors import InputError
+from serverless_gc.policies.words import check_count, given_up, numbers
+from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
+
+__all__ = ["Certifies", "UntilDecodable"]
+
+
+@runtime_checkable
+class Certifies(Protocol):
+    """A code that can tell, from the message ids alone, how accurate a decode would be."""
+
+    def certify(self, arrived: Collection[int]) -> Certificate:
+        """Certificate of a decode of these messages."""
+        ...
+
+
+class UntilDecodable:
+    """Close when the arrived messages determine the answer; the companion policy of every code.
+
+    Parameters
+    ----------
+    code
+        The code; slot ``i`` delivers the messages ``code.placement(i)``.
+    margin
+        Wait for so many results beyond that, as long as any can still come: a parity check on the others.
+    tolerance
+        If the code predicts its accuracy (`Certifies`) and the prediction is above this relative error, wait for
+        further results; None to skip.
+    max_extra
+        At most so many.
+
+    Raises
+    ------
+    InputError
+        If ``margin`` or ``max_extra`` is negative or ``tolerance`` is not positive.
+
+    Notes
+    -----
+    Everything that arrived is consumed. When nothing more can come and the answer is not determined, the round is
+    aborted; the reason names the missing blocks.
+    """
+
+    leftover: Literal["cancel", "keep"] = "cancel"
+
+    def __init__(self, code: Code, *, margin: int = 0, tolerance: float | None = None, max_extra: int = 2) -> None:
+        check_count("margin", margin, least=0)
+        check_count("max_extra", max_extra, least=0)
+        if tolerance is not None and not tolerance > 0:
+            raise InputError(f"tolerance must be positive, got {tolerance}")
+        self.code = code
+        self.margin = margin
+        self.tolerance = tolerance
+        self.max_extra = max_extra
+        self._start(())
+
+    def _start(self, slots: Collection[int]) -> None:
+        self._outstanding = set(slots)
+        self._tracker: Tracker = self.code.tracker()
+        self._verdict = Verdict(decodable=False)
+        self._arrived: list[int] = []
+        self._n_results = 0
+        self._beyond = 0  # results since the answer was determined
+
+    def open(self, view: View) -> Sequence[TaskSpec]:
+        """Give every slot its task.
+
+        Raises
+        ------
+        InputError
+            If the engine has another number of slots than the code has workers.
+        """
+        if view.n_slots != self.code.n_workers:
+            raise InputError(f"the code is for n_workers={self.code.n_workers}, the engine has {view.n_slots} slots")
+        slots = view.idle_slots()
+        self._start(slots)
+        return [view.new_task(slot) for slot in slots]
+
+    def on_arrival(self, view: View, arrival: Arrival) -> Act:
+        """Close if the answer is determined."""
+        slot = arrival.task.slot
+        self._outstanding.discard(slot)
+        self._n_results += 1
+        if self._verdict:
+            self._beyond += 1
+        for message in self.code.placement(slot):
+            self._arrived.append(message)
+            if not self._verdict:
+                self._verdict = self._tracker.add(message)
+        return self._decide(view)
+
+    def on_failure(self, view: View, task: TaskSpec) -> Act:
+        """Give up if nothing more can come."""
+        self._outstanding.discard(task.slot)
+        return self._decide(view)
+
+    def _decide(self, view: View) -> Act:
+        if self._verdict:
+            return Wait() if self._outstanding and self._wants_more() else Close()
+        if self._outstanding:
+            return Wait()
+        missing = self._tracker.missing()
+        return Abort(
+            f"{len(missing)} of {self.code.k} blocks cannot be reconstructed (blocks {numbers(missing)}): "
+            f"{self._n_results} of {self.code.n_workers} results arrived, {given_up(view)}; "
+            "run again, or choose a code with more workers for the same number of blocks",
+            "starved",
+        )
+
+    def _wants_more(self) -> bool:
+        if self._beyond < self.margin:
+            return True
+        if (
+            self.tolerance is None
+            or self._beyond - self.margin >= self.max_extra
+            or not isinstance(self.code, Certifies)
+        ):
+            return False
+        return self.code.certify(tuple(self._arrived)).predicted_error > self.tolerance
+
+    def timer(self, view: View) -> float | None:  # noqa: ARG002 - part of the protocol
+        """No timer."""
+        return None
+
+    def on_timer(self, view: View) -> Act:  # noqa: ARG002
+        """Nothing to do."""
+        return Wait()

@@ -1,0 +1,39 @@
+"""What policies that wrap another one have in common."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from serverless_gc.types import Act, View, Wait, WaitPolicy
+
+__all__ = ["Following"]
+
+
+class Following:
+    """Base of policies that follow an inner one: its ``leftover``, and its timer told apart from one's own."""
+
+    leftover: Literal["cancel", "keep"]
+
+    def __init__(self, inner: WaitPolicy) -> None:
+        self.inner = inner
+        self.leftover = inner.leftover
+        self._asked = -1.0
+
+    def _restart(self) -> None:
+        self._asked = -1.0
+
+    def _inner_timer(self, view: View) -> float | None:
+        """When the inner policy wants to be asked next.
+
+        A time it has had is no news: repeated, it must not hide one's own timer.
+        """
+        due = self.inner.timer(view)
+        return None if due is None or due <= self._asked else due
+
+    def _inner_on_timer(self, view: View) -> Act:
+        """Ask the inner policy if it is its time; the timer may have been one's own."""
+        due = self._inner_timer(view)
+        if due is None or view.now < view.round_start + due:
+            return Wait()
+        self._asked = due
+        return self.inner.on_timer(view)

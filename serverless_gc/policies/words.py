@@ -1,0 +1,38 @@
+"""Checks of parameters, and reasons in words, shared by the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from serverless_gc.errors import InputError
+from serverless_gc.types import View
+
+__all__ = ["check_count", "given_up", "numbers"]
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Raise `InputError` unless ``value`` is an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def numbers(values: Iterable[int], limit: int = 20) -> str:
+    """List numbers, at most ``limit`` of them.
+
+    Examples
+    --------
+    >>> numbers([1, 2, 3], limit=2)
+    '1, 2, ...'
+    """
+    listed = list(values)
+    return ", ".join(map(str, listed[:limit])) + (", ..." if len(listed) > limit else "")
+
+
+def given_up(view: View, limit: int = 5) -> str:
+    """Say which slots were given up and why, at most ``limit`` of them."""
+    failures = sorted(view.failures.items())
+    words = [f"slot {slot} {kind}: {message}" for slot, (kind, message) in failures[:limit]]
+    if len(failures) > limit:
+        words.append(f"{len(failures) - limit} more")
+    slots = "slot was" if len(failures) == 1 else "slots were"
+    return f"{len(failures)} {slots} given up" + (f" ({'; '.join(words)})" if words else "")

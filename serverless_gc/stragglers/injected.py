@@ -1,0 +1,53 @@
+"""Injected stragglers in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from serverless_gc.inject import Stragglers
+from serverless_gc.types import StragglerModel, TaskSpec, Timing
+
+__all__ = ["Injected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A delay model with stragglers injected: the same description as a session's ``inject=``.
+
+    Every task takes at least ``stragglers.base`` seconds; a slow one takes ``stragglers.slowdown`` times longer.
+
+    Parameters
+    ----------
+    model
+        Law of the delays without injection.
+    stragglers
+        Which tasks are slow.
+
+    Examples
+    --------
+    >>> from serverless_gc.stragglers import Constant
+    >>> model = Injected(Constant(1.0), Stragglers(fraction={3}, slowdown=10))
+    >>> rng = np.random.default_rng(0)
+    >>> [model.sample(slot, 0, 1.0, rng).total for slot in range(5)]
+    [1.0, 1.0, 1.0, 10.0, 1.0]
+    """
+
+    model: StragglerModel
+    stragglers: Stragglers
+
+    def sample(self, slot: int, k: int, work: float, rng: np.random.Generator) -> Timing:
+        """Draw the timing of a first attempt."""
+        return self._slowed(self.model.sample(slot, k, work, rng), self.stragglers.factor(slot, k))
+
+    def sample_task(self, task: TaskSpec, rng: np.random.Generator) -> Timing:
+        """Draw the timing of any attempt: a retry or copy has a draw of its own, unless stragglers persist."""
+        timing = self.model.sample(task.slot, task.version, task.work, rng)
+        return self._slowed(timing, self.stragglers.factor(task.slot, task.version, task.attempt))
+
+    def _slowed(self, timing: Timing, factor: float) -> Timing:
+        padding = max(0.0, self.stragglers.base - timing.total)
+        return Timing(
+            factor * (timing.start + padding), factor * timing.read, factor * timing.compute, factor * timing.write
+        )

@@ -109,8 +109,8 @@ def test_a_new_code_is_twenty_lines(monkeypatch):
         def from_manifest(cls, manifest):
             return cls(manifest["n_workers"], manifest["k"])
 
-    registry.register("single-parity", SingleParity, summary="The sum of all.", sizes=lambda n, k: (k + 1, k))
-    code = get("single-parity", k=3)
+    registry.register("single-parity", SingleParity, summary="The sum of all.", sizes=registry.rate(3, 4))
+    code = get("single-parity", n_workers=4, k=3)
     coded = code.encode(np.eye(3))
     decoded, _ = code.decode({i: coded[i] for i in (0, 2, 3)})
     np.testing.assert_allclose(decoded, np.eye(3), atol=1e-14)

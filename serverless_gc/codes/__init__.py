@@ -1,1 +1,46 @@
-"""Codes: linear maps with a tracker and a decoder."""
+"""Codes: linear maps with a tracker and a decoder.
+
+Make one by name with `get`, list the names with `available`; the classes are here too, imported on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
+from serverless_gc.codes.registry import available, from_manifest, get
+
+if TYPE_CHECKING:
+    from serverless_gc.codes.linear import LinearCode
+    from serverless_gc.codes.mds import MDSCode
+    from serverless_gc.codes.replication import ReplicationCode
+    from serverless_gc.codes.uncoded import UncodedCode
+
+__all__ = [
+    "Certificate",
+    "Code",
+    "LinearCode",
+    "MDSCode",
+    "ReplicationCode",
+    "Tracker",
+    "UncodedCode",
+    "Verdict",
+    "available",
+    "from_manifest",
+    "get",
+]
+
+_CLASSES = {
+    "LinearCode": "linear",
+    "MDSCode": "mds",
+    "PolarCode": "polar",
+    "ReplicationCode": "replication",
+    "UncodedCode": "uncoded",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CLASSES:
+        return getattr(import_module(f"{__name__}.{_CLASSES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

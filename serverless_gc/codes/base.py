@@ -10,17 +10,19 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
 __all__ = [
     "Certificate",
+    "Certifier",
     "Code",
     "CodeKind",
     "Tracker",
@@ -117,6 +119,25 @@ class Certificate:
     surplus_checked: int = 0
     unknowns: int = 0
     warning: str = ""
+
+
+@runtime_checkable
+class Certifier(Protocol):
+    """A code that can say, before any value is fetched, how far an answer could be trusted.
+
+    A wait policy asks it at the first decodable moment and waits for one more result while the predicted error
+    exceeds its tolerance.
+    """
+
+    def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:
+        """Return the certificate, without residual, of a decode from these messages.
+
+        Raises
+        ------
+        NotDecodableError
+            If the messages do not determine every source block.
+        """
+        ...
 
 
 @dataclass(frozen=True)

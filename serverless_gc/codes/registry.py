@@ -1,0 +1,253 @@
+"""Codes by name. Classes are imported when first used, so that listing names costs nothing."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from serverless_gc.codes.base import Code, CodeKind
+from serverless_gc.errors import InputError
+
+__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "rate", "register"]
+
+Sizes: TypeAlias = Callable[[int | None, int | None], tuple[int, int]]
+"""Completes the pair (n_workers, k) where one or both are None."""
+
+_DEFAULT_WORKERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInfo:
+    """What the registry knows of a code without importing it.
+
+    Attributes
+    ----------
+    name
+        For `get`.
+    kind
+        ``"data"``, ``"gradient"``, ``"matmul"`` or ``"multi-message"``.
+    exact
+        Whether a decoded answer equals the uncoded one up to rounding.
+    summary
+        One sentence.
+    """
+
+    name: str
+    kind: CodeKind
+    exact: bool
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    info: CodeInfo
+    target: str | type[Code]
+    sizes: Sizes | None
+
+
+def rate(numerator: int, denominator: int) -> Sizes:
+    """Make the rule that completes sizes to ``k = n_workers * numerator / denominator``, rounded to more workers.
+
+    Examples
+    --------
+    >>> complete = rate(3, 4)
+    >>> complete(20, None), complete(None, 10), complete(None, None)
+    ((20, 15), (14, 10), (16, 12))
+    """
+
+    def complete(n_workers: int | None, k: int | None) -> tuple[int, int]:
+        if n_workers is None:
+            n_workers = _DEFAULT_WORKERS if k is None else -(-k * denominator // numerator)
+        return n_workers, max(1, n_workers * numerator // denominator) if k is None else k
+
+    return complete
+
+
+_THREE_QUARTERS = rate(3, 4)
+_ENTRIES: dict[str, _Entry] = {}
+
+
+def register(
+    name: str,
+    target: str | type[Code],
+    *,
+    summary: str,
+    kind: CodeKind = "data",
+    exact: bool = True,
+    sizes: Sizes | None = _THREE_QUARTERS,
+) -> None:
+    """Make a code known by name.
+
+    Parameters
+    ----------
+    name
+        For `get`; must be free.
+    target
+        The class, or ``"module:Class"`` to import it when first used. It is called with ``n_workers``, ``k`` and
+        the parameters, and rebuilt by its ``from_manifest``.
+    summary
+        One sentence for lists.
+    kind, exact
+        See `CodeInfo`.
+    sizes
+        Completes ``(n_workers, k)`` where the caller leaves one out; None if the class derives them itself.
+
+    Raises
+    ------
+    InputError
+        If the name is taken.
+    """
+    if name in _ENTRIES:
+        raise InputError(f"name must be free, {name!r} is registered already: choose another")
+    _ENTRIES[name] = _Entry(CodeInfo(name, kind, exact, summary), target, sizes)
+
+
+def available() -> tuple[CodeInfo, ...]:
+    """Return what is known of every code, by name. Imports none of them.
+
+    Examples
+    --------
+    >>> [info.name for info in available() if info.name in ("mds", "polar")]
+    ['mds', 'polar']
+    """
+    return tuple(_ENTRIES[name].info for name in sorted(_ENTRIES))
+
+
+def code_class(name: str) -> type[Code]:
+    """Return the class registered under ``name``, importing it.
+
+    Raises
+    ------
+    InputError
+        If there is none; lists near matches and all names.
+    """
+    target = _entry(name).target
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        cls: type[Code] = getattr(import_module(module), attribute)
+        return cls
+    return target
+
+
+def get(name: str, *, n_workers: int | None = None, k: int | None = None, **params: Any) -> Code:
+    """Make a code.
+
+    Parameters
+    ----------
+    name
+        One of the names of `available`.
+    n_workers, k
+        Number of workers and of source blocks. With one of them missing the other is chosen: equal for
+        ``"uncoded"``, two copies for ``"replication"``, a rate ``k / n_workers`` of 3/4 otherwise; with both missing
+        there are 16 workers.
+    **params
+        Parameters of the code, by keyword.
+
+    Raises
+    ------
+    InputError
+        If the name or a parameter is unknown, or a value is refused.
+
+    Examples
+    --------
+    >>> get("mds", n_workers=8)
+    MDSCode(n_workers=8, k=6, parity='orthonormal', seed=0)
+    >>> get("replication", k=3)
+    ReplicationCode(n_workers=6, k=3)
+    """
+    sizes = _entry(name).sizes
+    cls = code_class(name)
+    known = _parameters(cls)
+    for key in params:
+        if key not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InputError(f"code {name!r} has no parameter {key!r}; {takes}")
+    make: Callable[..., Code] = cls
+    if sizes is None:
+        given = {} if n_workers is None else {"n_workers": n_workers}
+        code = _call(name, make, {**given, **params})
+        if k is not None and k != code.k:
+            raise InputError(f"k follows from the parameters of {name!r}: it is {code.k}, got {k}")
+        return code
+    n, blocks = sizes(_whole("n_workers", n_workers), _whole("k", k))
+    return _call(name, make, {"n_workers": n, "k": blocks, **params})
+
+
+def from_manifest(manifest: Mapping[str, Any]) -> Code:
+    """Rebuild a code from its manifest alone.
+
+    Raises
+    ------
+    InputError
+        If it is no manifest, or of an unknown code.
+
+    Examples
+    --------
+    >>> from_manifest(get("uncoded", k=3).manifest())
+    UncodedCode(n_workers=3, k=3)
+    """
+    if "code" not in manifest:
+        raise InputError(f"manifest must name its code under 'code'; its keys are {sorted(manifest)}")
+    return code_class(manifest["code"]).from_manifest(manifest)
+
+
+def _entry(name: str) -> _Entry:
+    if name in _ENTRIES:
+        return _ENTRIES[name]
+    near = difflib.get_close_matches(str(name), _ENTRIES, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise InputError(f"no code is called {name!r}; {hint}there are {', '.join(sorted(_ENTRIES))}")
+
+
+def _parameters(cls: type[Code]) -> list[str]:
+    signature = inspect.signature(cls)
+    return [name for name in signature.parameters if name not in {"n_workers", "k"}]
+
+
+def _call(name: str, make: Callable[..., Code], arguments: dict[str, Any]) -> Code:
+    try:
+        inspect.signature(make).bind(**arguments)
+    except TypeError as error:
+        raise InputError(f"code {name!r}: {error}") from None
+    return make(**arguments)
+
+
+def _whole(label: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or value < 1):
+        raise InputError(f"{label} must be an integer of at least 1, got {value!r}")
+    return value
+
+
+_HOUSE = "serverless_gc.codes"
+register(
+    "linear",
+    f"{_HOUSE}.linear:LinearCode",
+    summary="Any generator matrix and placement: the slow reference of all others.",
+    sizes=None,
+)
+register(
+    "mds",
+    f"{_HOUSE}.mds:MDSCode",
+    summary="Systematic with random orthonormal parity: any k results decode.",
+)
+register(
+    "polar",
+    f"{_HOUSE}.polar:PolarCode",
+    summary="Additions only, fast to encode and decode at hundreds of workers; needs a few results more than k.",
+)
+register(
+    "replication",
+    f"{_HOUSE}.replication:ReplicationCode",
+    summary="Copies of every block; exact for any function of a block.",
+    sizes=rate(1, 2),
+)
+register(
+    "uncoded",
+    f"{_HOUSE}.uncoded:UncodedCode",
+    summary="One worker a block, all must answer: the baseline.",
+    sizes=rate(1, 1),
+)

@@ -1,1 +1,34 @@
 """From rows to blocks to coded blocks, streaming."""
+
+from serverless_gc.encode.encoded import EncodedMatrix, load_encoded, read_manifest
+from serverless_gc.encode.encoder import DEFAULT_MAX_BYTES, encode_rows, store_encoded
+from serverless_gc.encode.fill import (
+    FILL_LIMIT,
+    FILL_TARGET,
+    SparseFillWarning,
+    choose_code_for_sparse,
+    projected_fill,
+)
+from serverless_gc.encode.fingerprint import Scan, fingerprint, scan
+from serverless_gc.encode.partition import Partition
+from serverless_gc.encode.sources import Source, as_source
+
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "FILL_LIMIT",
+    "FILL_TARGET",
+    "EncodedMatrix",
+    "Partition",
+    "Scan",
+    "Source",
+    "SparseFillWarning",
+    "as_source",
+    "choose_code_for_sparse",
+    "encode_rows",
+    "fingerprint",
+    "load_encoded",
+    "projected_fill",
+    "read_manifest",
+    "scan",
+    "store_encoded",
+]

@@ -1,0 +1,221 @@
+"""An encoded matrix in a store: which object holds which message, and the manifest that says so.
+
+A manifest is a frame (checksummed) around the JSON of `serverless_gc.codes.base.manifest_to_bytes`. It is written
+after all blocks, so what has a manifest is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from serverless_gc.codes.base import Code, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.encode.partition import Partition
+from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound
+from serverless_gc.store.base import Store
+from serverless_gc.wire import FrameError, pack, unpack
+
+__all__ = ["EncodedMatrix", "MakeCode", "axis_name", "load_encoded", "manifest_key", "read_manifest", "write_manifest"]
+
+MakeCode: TypeAlias = Callable[[Mapping[str, Any]], Code]
+
+_KIND = "encoded-matrix"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMatrix:
+    """A matrix whose coded blocks are in a store.
+
+    Attributes
+    ----------
+    n_rows, n_cols
+        Shape of the matrix as given.
+    axis
+        0: blocks are rows of the matrix; 1: blocks are rows of its transpose.
+    partition
+        How the rows (or columns) were cut.
+    code
+        The code.
+    keys
+        Object key of each message. Messages of equal content share one object.
+    dtype
+        Type of the stored entries.
+    sparse
+        Whether the blocks are compressed rows.
+    fingerprint
+        Content of the matrix, see `serverless_gc.encode.fingerprint`.
+    prefix
+        Where the objects are.
+    nbytes
+        Bytes of all objects, the manifest excluded.
+    stored_nnz
+        Entries stored in all objects (for dense blocks: all entries).
+    sizes
+        Bytes of each object.
+    uploaded
+        Whether this call wrote the objects (False: they were there already).
+    """
+
+    n_rows: int
+    n_cols: int
+    axis: int
+    partition: Partition
+    code: Code
+    keys: tuple[str, ...]
+    dtype: np.dtype[Any]
+    sparse: bool
+    fingerprint: str
+    prefix: str
+    nbytes: int
+    stored_nnz: int
+    sizes: Mapping[str, int]
+    uploaded: bool = True
+
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """Shape of one coded block."""
+        return self.partition.b, self.n_rows if self.axis else self.n_cols
+
+    @property
+    def manifest_key(self) -> str:
+        """Key of the manifest object."""
+        return manifest_key(self.prefix, self.axis)
+
+    def objects(self) -> tuple[str, ...]:
+        """Return the keys of all objects, each once; the manifest first, so that deleting in order never misleads."""
+        return (self.manifest_key, *dict.fromkeys(self.keys))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return everything that `load_encoded` needs: JSON types and arrays."""
+        return {
+            "kind": _KIND,
+            "version": _VERSION,
+            "code": self.code.manifest(),
+            "m": self.n_rows,
+            "p": self.n_cols,
+            "b": self.partition.b,
+            "axis": self.axis,
+            "dtype": self.dtype.str,
+            "sparse": self.sparse,
+            "fingerprint": self.fingerprint,
+            "keys": list(self.keys),
+            "sizes": dict(self.sizes),
+            "stored_nnz": self.stored_nnz,
+        }
+
+
+def axis_name(axis: int) -> str:
+    """Return the part of a key that says what the blocks are: ``"rows"`` or ``"columns"``."""
+    if axis not in {0, 1}:
+        raise InputError(f"axis must be 0 (blocks of rows) or 1 (blocks of columns), got {axis!r}")
+    return ("rows", "columns")[axis]
+
+
+def manifest_key(prefix: str, axis: int) -> str:
+    """Return the key of the manifest of an encoding under ``prefix``."""
+    return f"{prefix}/{axis_name(axis)}/manifest"
+
+
+async def write_manifest(store: Store, encoded: EncodedMatrix) -> None:
+    """Write the manifest; call it when every block is stored."""
+    text = np.frombuffer(manifest_to_bytes(encoded.manifest()), dtype=np.uint8)
+    await store.put(encoded.manifest_key, pack({"kind": "manifest"}, (text,)))
+
+
+async def read_manifest(store: Store, prefix: str, *, axis: int = 0) -> dict[str, Any]:
+    """Read the manifest of an encoding.
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is none: nothing was encoded there, or not to the end.
+    CorruptObject
+        If it is damaged or of another version.
+    """
+    key = manifest_key(prefix, axis)
+    data = await store.get(key)
+    try:
+        frame = unpack(data)
+    except FrameError as error:
+        raise CorruptObject(f"the manifest {key} is damaged ({error}); encode again", key=key) from error
+    manifest = manifest_from_bytes(frame.arrays[0].tobytes()) if frame.header.get("kind") == "manifest" else {}
+    if (manifest.get("kind"), manifest.get("version")) != (_KIND, _VERSION):
+        raise CorruptObject(f"{key} is not a manifest of version {_VERSION}; encode again", key=key)
+    return manifest
+
+
+async def load_encoded(
+    store: Store,
+    prefix: str,
+    code: Code | MakeCode,
+    *,
+    axis: int = 0,
+    verify: bool = True,
+) -> EncodedMatrix:
+    """Open an encoding that is in the store.
+
+    Parameters
+    ----------
+    store, prefix, axis
+        Where it is.
+    code
+        The code it was made with, or what rebuilds one from its manifest.
+    verify
+        Whether to list the objects and compare their sizes (one request per thousand).
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is no manifest, or an object it names is missing or of another size.
+    CorruptObject
+        If the manifest is damaged.
+    InputError
+        If ``code`` is not the code it was made with.
+    """
+    manifest = await read_manifest(store, prefix, axis=axis)
+    made = manifest["code"]
+    actual = code if isinstance(code, Code) else code(made)
+    if not same_code(actual, made):
+        raise InputError(
+            f"{manifest_key(prefix, axis)} was encoded with {made['code']} (n_workers={made['n_workers']}, "
+            f"k={made['k']}), not with {actual!r}; use another prefix"
+        )
+    sizes = {str(key): int(size) for key, size in manifest["sizes"].items()}
+    if verify:
+        await _check_objects(store, f"{prefix}/{axis_name(axis)}/", sizes)
+    return EncodedMatrix(
+        n_rows=manifest["m"],
+        n_cols=manifest["p"],
+        axis=axis,
+        partition=Partition(manifest["p"] if axis else manifest["m"], actual.k),
+        code=actual,
+        keys=tuple(manifest["keys"]),
+        dtype=np.dtype(manifest["dtype"]),
+        sparse=manifest["sparse"],
+        fingerprint=manifest["fingerprint"],
+        prefix=prefix,
+        nbytes=sum(sizes.values()),
+        stored_nnz=manifest["stored_nnz"],
+        sizes=sizes,
+        uploaded=False,
+    )
+
+
+def same_code(code: Code, manifest: Mapping[str, Any]) -> bool:
+    """Whether ``code`` is the code that ``manifest`` describes, its generator included where it is random."""
+    return manifest_to_bytes(code.manifest()) == manifest_to_bytes(manifest)
+
+
+async def _check_objects(store: Store, prefix: str, sizes: Mapping[str, int]) -> None:
+    there = {info.key: info.size async for info in store.list(prefix)}
+    missing = [key for key, size in sizes.items() if there.get(key) != size]
+    if missing:
+        raise ObjectNotFound(
+            f"{len(missing)} of {len(sizes)} objects of the encoding under {prefix} are missing or of another size, "
+            f"the first is {missing[0]}; encode again",
+            key=missing[0],
+        )

@@ -14,8 +14,8 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
-from serverless_gc.encode import EncodedMatrix, Source, store_encoded
-from serverless_gc.errors import InputError
+from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encoded
+from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import Resources, product
 from serverless_gc.types import Array, WaitPolicy
@@ -39,32 +39,62 @@ class Owner(Protocol):
 class EncodedPair:
     """The two encodings of one matrix, each made when first needed and only once."""
 
-    def __init__(self, owner: Owner, source: Source, code: Code, key: str, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, owner: Owner, source: Source, code: Code, key: str, dtype: np.dtype[Any], fingerprint: str
+    ) -> None:
         self.owner = owner
-        self.source = source
+        self.shape = source.shape
         self.code = code
         self.key = key
         self.dtype = dtype
-        self.encode_seconds = 0.0
+        self.fingerprint = fingerprint
+        self._source: Source | None = source
         self._made: dict[int, EncodedMatrix] = {}
         self._locks = (asyncio.Lock(), asyncio.Lock())
 
-    async def matrix(self, axis: Literal[0, 1]) -> EncodedMatrix:
-        """Return the coded rows of ``X`` (axis 0) or of ``X.T`` (axis 1), encoding and storing them if need be."""
+    async def matrix(self, axis: Literal[0, 1], scanned: Scan | None = None) -> EncodedMatrix:
+        """Return the coded rows of ``X`` (axis 0) or of ``X.T`` (axis 1), encoding and storing them if need be.
+
+        Raises
+        ------
+        InputError
+            If the matrix was changed in place between the encoding of its rows and that of its columns.
+        """
         async with self._locks[axis]:
             if axis not in self._made:
+                source = self._source
+                if source is None:
+                    raise ServerlessGCError("the blocks of this data set were deleted; encode it again")
+                if scanned is None:
+                    scanned = await asyncio.to_thread(scan, source)
+                if scanned.fingerprint != self.fingerprint:
+                    raise InputError("X was changed in place after session.encode(X); encode it again")
                 res = await self.owner.resources()
                 self._made[axis] = await store_encoded(
-                    self.source, self.code, res.store, f"{res.prefix}/data/{self.key}", axis=axis, dtype=self.dtype
+                    source,
+                    self.code,
+                    res.store,
+                    f"{res.prefix}/data/{self.key}",
+                    axis=axis,
+                    dtype=self.dtype,
+                    scanned=scanned,
+                    limits=res.limits,
                 )
+            if len(self._made) == 2:
+                self._source = None  # both encodings are stored: the matrix itself is needed no longer
             return self._made[axis]
+
+    @property
+    def stored_nnz(self) -> int:
+        """Entries stored by the encodings made so far."""
+        return sum(encoded.stored_nnz for encoded in self._made.values())
 
     async def remove(self) -> None:
         """Delete the stored blocks."""
         res = await self.owner.resources()
-        for encoded in self._made.values():
-            await res.store.delete(encoded.all_keys())
-        self._made.clear()
+        made, self._made, self._source = self._made, {}, None
+        for encoded in made.values():
+            await res.store.delete(encoded.objects())
 
 
 class CodedData:
@@ -87,17 +117,22 @@ class CodedData:
     @property
     def n_rows(self) -> int:
         """Number of rows of ``X``, padding not counted."""
-        return int(self._pair.source.shape[0])
+        return int(self._pair.shape[0])
 
     @property
     def n_cols(self) -> int:
         """Number of columns of ``X``."""
-        return int(self._pair.source.shape[1])
+        return int(self._pair.shape[1])
 
     @property
     def code(self) -> Code:
         """The code of both encodings."""
         return self._pair.code
+
+    @property
+    def stored_nnz(self) -> int:
+        """Entries stored by the encodings made so far, both axes together."""
+        return self._pair.stored_nnz
 
     def __repr__(self) -> str:
         return f"CodedData({self.n_rows} x {self.n_cols}, {self.code!r})"

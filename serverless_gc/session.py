@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import itertools
 import os
 import uuid
 from collections import OrderedDict
@@ -16,10 +17,10 @@ import numpy as np
 
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
-from serverless_gc.codes.base import Code
+from serverless_gc.codes.base import Code, manifest_to_bytes
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.data import CodedData
-from serverless_gc.encode import Source, as_source, check_fill, choose_code_for_sparse
+from serverless_gc.encode import Source, as_source, choose_code_for_sparse, scan
 from serverless_gc.errors import InputError, ServerlessGCError, StoreError
 from serverless_gc.inject import Injection
 from serverless_gc.invoke.base import Invoker
@@ -122,6 +123,7 @@ class Session:
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
+        self._numbers = itertools.count()
         self._closed = False
         self._token: contextvars.Token[Session | None] | None = None
         self._make_backend()
@@ -268,18 +270,19 @@ class Session:
         """
         source = await asyncio.to_thread(as_source, X)
         targets = _targets(y, source.shape[0])
-        chosen = _choose_code(code, n_workers, k, params, source, allow_fill=allow_fill)
-        fingerprint = await asyncio.to_thread(lambda: source.fingerprint)
-        key = (fingerprint, repr(chosen), np.dtype(dtype).str)
+        chosen = await asyncio.to_thread(
+            _choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
+        )
+        scanned = await asyncio.to_thread(scan, source)
+        key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
         pair = self._encoded.get(key)
         if pair is None:
-            name = f"{fingerprint[:16]}-{len(self._encoded):04d}"
-            pair = EncodedPair(self, source, chosen, name, np.dtype(dtype))
-            self._encoded[key] = pair
+            name = f"{scanned.fingerprint[:16]}-{next(self._numbers):04d}"
+            pair = self._encoded[key] = EncodedPair(self, source, chosen, name, np.dtype(dtype), scanned.fingerprint)
         self._encoded.move_to_end(key)
-        await pair.matrix(0)
+        await pair.matrix(0, scanned)
         if targets is not None:
-            await pair.matrix(1)
+            await pair.matrix(1, scanned)
         return CodedData(pair, targets)
 
     encode = background.blocking(encode_async)
@@ -343,19 +346,29 @@ def _choose_code(
     source: Source,
     *,
     allow_fill: bool,
+    axes: Sequence[int],
 ) -> Code:
+    """Make the code that ``code`` names, or choose one; a sparse matrix is kept sparse unless asked otherwise."""
     if isinstance(code, Code):
         if n_workers is not None or k is not None or params:
             raise InputError("a code object brings its own parameters; n_workers, k and others go with a name")
         chosen = code
-    elif code == "auto" and not source.sparse:
-        chosen = get_code("polar", n_workers=n_workers, k=k, **params)
-    elif code == "auto":
-        return choose_code_for_sparse(source, n_workers=n_workers, k=k)
+    elif code == "auto" and source.sparse:
+        for axis in axes:
+            chosen = choose_code_for_sparse(source, _sparse_candidates(n_workers, k), axis=axis)
+        return chosen
     else:
-        chosen = get_code(code, n_workers=n_workers, k=k, **params)
+        chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
     if chosen.kind != "data":
         raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
     if source.sparse:
-        check_fill(source, chosen, allow_fill=allow_fill)
+        for axis in axes:
+            choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)
     return chosen
+
+
+def _sparse_candidates(n_workers: int | None, k: int | None) -> list[Code]:
+    """List the codes that keep a sparse matrix sparse, the most straggler-tolerant first."""
+    if n_workers is not None and k is not None:
+        return [get_code("replication", n_workers=n_workers, k=k, allow_uneven=True)]
+    return [get_code("replication", n_workers=n_workers, k=k)]

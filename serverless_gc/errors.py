@@ -121,12 +121,15 @@ class StoreError(ServerlessGCError):
         The object's key, or an empty string.
     retryable
         Whether the same request may succeed later (503 SlowDown, time-outs, resets).
+    status
+        HTTP status of the answer; 0 if there was none.
     """
 
-    def __init__(self, message: str, *, key: str = "", retryable: bool = False) -> None:
+    def __init__(self, message: str, *, key: str = "", retryable: bool = False, status: int = 0) -> None:
         super().__init__(message)
         self.key = key
         self.retryable = retryable
+        self.status = status
 
 
 class ObjectNotFound(StoreError, KeyError):

@@ -120,7 +120,7 @@ def unpack(buffer: bytes | bytearray | memoryview, *, verify: bool = True) -> Fr
         view = view.cast("B")
     if view.nbytes < _PREFIX.size:
         raise FrameError(f"{view.nbytes} bytes are too few for a frame", "length")
-    magic, version, _, header_len, header_crc, total = _PREFIX.unpack_from(view)
+    magic, version, reserved, header_len, header_crc, total = _PREFIX.unpack_from(view)
     if magic != _MAGIC:
         raise FrameError(f"not a frame: it starts with {bytes(view[:4])!r}", "magic")
     if version != FORMAT_VERSION:
@@ -128,15 +128,26 @@ def unpack(buffer: bytes | bytearray | memoryview, *, verify: bool = True) -> Fr
     if total != view.nbytes:
         raise FrameError(f"frame should be {total} bytes long, {view.nbytes} are there", "length")
     text = view[_PREFIX.size : _PREFIX.size + header_len]
-    if text.nbytes != header_len or zlib.crc32(text) != header_crc:
+    body_start = _aligned(_PREFIX.size + header_len)
+    padding = view[_PREFIX.size + header_len : body_start]
+    if text.nbytes != header_len or zlib.crc32(text) != header_crc or reserved or any(padding):
         raise FrameError("frame header is damaged", "header")
-    header = json.loads(bytes(text))
-    body = view[_aligned(_PREFIX.size + header_len) :]
-    if verify and zlib.crc32(body) != header["crc"]:
+    body = view[body_start:]
+    try:
+        header = json.loads(bytes(text))
+        crc, table = header["crc"], header["arrays"]
+        arrays = tuple(_array(body, *entry) for entry in table)
+    except (ValueError, TypeError, LookupError) as error:
+        raise FrameError(f"frame header makes no sense: {error}", "header") from error
+    if verify and zlib.crc32(body) != crc:
         raise FrameError("checksum of the array bytes does not match", "checksum")
-    arrays = []
-    for dtype, shape, offset, nbytes in header["arrays"]:
-        a = np.frombuffer(body[offset : offset + nbytes], dtype=np.dtype(dtype)).reshape(shape)
-        a.setflags(write=False)
-        arrays.append(a)
-    return Frame(header, tuple(arrays))
+    return Frame(header, arrays)
+
+
+def _array(body: memoryview, dtype: str, shape: list[int], offset: int, nbytes: int) -> NDArray[Any]:
+    kind = np.dtype(dtype)
+    if kind.kind not in _KINDS:
+        raise ValueError(f"dtype {dtype!r}")
+    a = np.frombuffer(body[offset : offset + nbytes], dtype=kind).reshape(shape)
+    a.setflags(write=False)
+    return a

@@ -1,0 +1,304 @@
+"""A store in a bucket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+from serverless_gc.errors import InputError, LimitError, ObjectNotFound, StoreError
+from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.store.base import ObjectInfo, Store
+from serverless_gc.store.keys import check_key, joined
+from serverless_gc.store.retry import Retrier, StoreRetry, StoreStats
+from serverless_gc.store.s3_errors import RETRYABLE_CODES, from_client_error, from_transport_error
+from serverless_gc.types import Buffer
+
+__all__ = ["S3Store"]
+
+_T = TypeVar("_T")
+_CONNECT_TIMEOUT = 5.0
+_READ_TIMEOUT = 60.0
+
+
+class _Connection:
+    """A client on one event loop, opened by the first request."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, concurrency: int) -> None:
+        self.loop = loop
+        # A request waits here and not in the client's pool: the client signs before it queues, and a
+        # signature that waits grows old.
+        self.slots = asyncio.Semaphore(concurrency)
+        self._lock = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._client: Any = None
+
+    async def client(self, make: Callable[[], Any]) -> Any:
+        async with self._lock:
+            if self._client is None:
+                self._client = await self._stack.enter_async_context(make())
+            return self._client
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+class S3Store(Store):
+    """Objects of one bucket below a prefix.
+
+    Nothing is contacted before the first request. The store belongs to the event loop of that request until it is
+    closed. Repeats are this store's own; botocore's are switched off.
+
+    Parameters
+    ----------
+    bucket
+        Name of an existing bucket.
+    prefix
+        What all keys begin with, without slashes at its ends; empty for the whole bucket.
+    region
+        Region of the bucket; by default what the AWS configuration says.
+    endpoint
+        ``scheme://host:port`` of an S3 that is not AWS's; by default ``AWS_ENDPOINT_URL_S3`` or
+        ``AWS_ENDPOINT_URL``, if set. Without user name and password: the URL is given to workers and logged.
+    profile
+        Profile of the AWS configuration.
+    concurrency
+        Most requests at once.
+    limits, retry
+        Service limits, and what to do about requests that fail for the moment.
+
+    Raises
+    ------
+    InputError
+        If bucket, prefix or endpoint cannot be right.
+
+    Examples
+    --------
+    >>> S3Store("bucket", "runs/a b", region="eu-west-1").url
+    's3://bucket/runs/a%20b?region=eu-west-1'
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        region: str | None = None,
+        endpoint: str | None = None,
+        profile: str | None = None,
+        concurrency: int = 64,
+        limits: Limits = DEFAULT_LIMITS,
+        retry: StoreRetry = StoreRetry(),  # noqa: B008 - frozen
+    ) -> None:
+        if not bucket or "/" in bucket:
+            raise InputError(f"bucket must be a bucket's name, got {bucket!r}")
+        if prefix:
+            check_key(prefix)
+        if endpoint is not None and (not urlsplit(endpoint).hostname or "@" in urlsplit(endpoint).netloc):
+            raise InputError("endpoint must look like https://host:port, without user name and password")
+        if concurrency < 1:
+            raise InputError(f"concurrency must be at least 1, got {concurrency}")
+        self.bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._region = region
+        self._endpoint = endpoint
+        self._profile = profile
+        self._concurrency = concurrency
+        self._limits = limits
+        self._retrier = Retrier(retry)
+        self._connection: _Connection | None = None
+
+    @classmethod
+    def open(cls, url: str, **options: Any) -> S3Store:
+        """Open ``s3://bucket/prefix?region=...&endpoint=...``; both fields may be absent.
+
+        Raises
+        ------
+        InputError
+            If it is not such a URL.
+        """
+        parts = urlsplit(url)
+        fields = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        if parts.scheme != "s3" or not parts.netloc or fields.keys() - {"region", "endpoint"}:
+            raise InputError(f"store URL must look like s3://bucket/prefix?region=...&endpoint=..., got {url!r}")
+        return cls(parts.netloc, unquote(parts.path).strip("/"), **{**fields, **options})
+
+    @property
+    def url(self) -> str:
+        """What a worker opens; it holds no secret."""
+        if self._region is None:
+            self._region = self._session().get_config_variable("region") or ""
+        fields = {"region": self._region, "endpoint": self._endpoint}
+        query = urlencode({name: value for name, value in fields.items() if value})
+        return f"s3://{self.bucket}/{quote(self._prefix.rstrip('/'))}" + (f"?{query}" if query else "")
+
+    @property
+    def stats(self) -> StoreStats:
+        """Repeated requests and answers 503 so far."""
+        return self._retrier.stats
+
+    async def get(self, key: str) -> Buffer:
+        """Read one object."""
+
+        async def read(client: Any) -> bytes:
+            answer = await client.get_object(Bucket=self.bucket, Key=self._prefix + check_key(key))
+            async with answer["Body"] as body:
+                content: bytes = await body.read()
+            return content
+
+        return await self._request("GetObject", key, read)
+
+    async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
+        """Write one object; ``if_absent`` is S3's ``If-None-Match: *``."""
+        from botocore.exceptions import ClientError
+
+        body = joined(data)  # botocore takes bytes or a file, and signs the file by reading it twice
+        if len(body) > self._limits.object_bytes:
+            raise LimitError(
+                f"object {key!r} has {len(body)} bytes, S3 takes {self._limits.object_bytes} in one request: "
+                "use more, smaller blocks"
+            )
+        condition = {"IfNoneMatch": "*"} if if_absent else {}
+
+        async def write(client: Any) -> bool:
+            try:
+                await client.put_object(Bucket=self.bucket, Key=self._prefix + check_key(key), Body=body, **condition)
+            except ClientError as error:
+                if if_absent and error.response["ResponseMetadata"]["HTTPStatusCode"] in {409, 412}:
+                    return False  # 409: another conditional write of this key is under way
+                raise
+            return True
+
+        return await self._request("PutObject", key, write)
+
+    async def head(self, key: str) -> ObjectInfo | None:
+        """Describe one object."""
+
+        async def describe(client: Any) -> ObjectInfo:
+            answer = await client.head_object(Bucket=self.bucket, Key=self._prefix + check_key(key))
+            return ObjectInfo(key, answer["ContentLength"], answer["LastModified"].timestamp())
+
+        try:
+            return await self._request("HeadObject", key, describe)
+        except ObjectNotFound:
+            return None
+
+    async def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """Delete objects, `Limits.delete_batch` in one request; those that S3 was too busy for are tried again."""
+        remaining = iter(keys)
+        failed: dict[str, str] = {}
+        while batch := list(islice(remaining, self._limits.delete_batch)):
+            failed |= await self._delete_batch(batch)
+        return failed
+
+    async def _delete_batch(self, batch: list[str]) -> dict[str, str]:
+        left = batch
+        reasons: dict[str, str] = {}
+
+        async def request() -> None:
+            nonlocal left
+            errors = await self._attempt("DeleteObjects", "", lambda client: self._delete_once(client, left))
+            reasons.update({key: f"{code}: {words}" for key, (code, words) in errors.items()})
+            for key in set(left) - errors.keys():
+                reasons.pop(key, None)
+            left = [key for key, (code, _) in errors.items() if code in RETRYABLE_CODES]
+            if left:
+                status = 503 if any(errors[key][0] == "SlowDown" for key in left) else 0
+                raise StoreError(f"{len(left)} objects not deleted yet", key=left[0], retryable=True, status=status)
+
+        try:
+            await self._retrier.run(request)
+        except StoreError:
+            if any(key not in reasons for key in left):
+                raise  # a request failed as a whole: S3 has not said anything about these keys
+        return reasons
+
+    async def _delete_once(self, client: Any, keys: list[str]) -> dict[str, tuple[str, str]]:
+        names = [{"Key": self._prefix + check_key(key)} for key in keys]
+        answer = await client.delete_objects(Bucket=self.bucket, Delete={"Objects": names, "Quiet": True})
+        return {
+            e["Key"].removeprefix(self._prefix): (e.get("Code", ""), e.get("Message", ""))
+            for e in answer.get("Errors", [])
+        }
+
+    async def list(self, prefix: str = "") -> AsyncIterator[ObjectInfo]:
+        """Iterate over objects, a thousand a request."""
+        token: dict[str, str] = {}
+
+        async def read_page(client: Any) -> dict[str, Any]:
+            page: dict[str, Any] = await client.list_objects_v2(
+                Bucket=self.bucket, Prefix=self._prefix + prefix, **token
+            )
+            return page
+
+        while True:
+            page = await self._request("ListObjectsV2", "", read_page)
+            for entry in page.get("Contents", []):
+                modified: datetime = entry["LastModified"]
+                yield ObjectInfo(entry["Key"].removeprefix(self._prefix), entry["Size"], modified.timestamp())
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    async def close(self) -> None:
+        """Close the connections. A later request opens new ones."""
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.loop.is_closed():
+            await connection.close()
+
+    async def _request(self, operation: str, key: str, call: Callable[[Any], Awaitable[_T]]) -> _T:
+        return await self._retrier.run(lambda: self._attempt(operation, key, call))
+
+    async def _attempt(self, operation: str, key: str, call: Callable[[Any], Awaitable[_T]]) -> _T:
+        from aiohttp import ClientError as TransportError
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        where = {"operation": operation, "bucket": self.bucket, "key": key}
+        connection = self._connected()
+        try:
+            client = await connection.client(self._new_client)
+            async with connection.slots:
+                return await call(client)
+        except ClientError as error:
+            raise from_client_error(error, **where) from error
+        except (BotoCoreError, TransportError, OSError) as error:
+            raise from_transport_error(error, **where) from error
+
+    def _connected(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        connection = self._connection
+        if connection is not None and connection.loop is not loop:
+            if not connection.loop.is_closed():
+                raise StoreError(f"{self.url} is in use on another event loop: open one S3Store for each, or close it")
+            connection = None
+        if connection is None:
+            connection = self._connection = _Connection(loop, self._concurrency)
+        return connection
+
+    def _session(self) -> Any:
+        from aiobotocore.session import AioSession
+
+        return AioSession(profile=self._profile)
+
+    def _new_client(self) -> Any:
+        from aiobotocore.config import AioConfig
+
+        own_endpoint = self._endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        config = AioConfig(
+            retries={"total_max_attempts": 1},
+            max_pool_connections=self._concurrency,
+            connect_timeout=_CONNECT_TIMEOUT,
+            read_timeout=_READ_TIMEOUT,
+            # Every object is a frame with its own checksum, so neither hashing nor trailing checksums add anything.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": "path" if own_endpoint else "auto", "payload_signing_enabled": False},
+        )
+        return self._session().create_client(
+            "s3", region_name=self._region or None, endpoint_url=self._endpoint, config=config
+        )

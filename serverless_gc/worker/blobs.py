@@ -1,0 +1,159 @@
+"""Objects as a worker sees them: read, written once, looked for. Opened from the store's URL.
+
+Two kinds of URL are understood:
+
+``file:///absolute/dir``
+    A directory that driver and worker share.
+``s3://bucket/prefix?region=eu-west-1&endpoint=http%3A%2F%2F127.0.0.1%3A5000``
+    Both query fields are optional; `serverless_gc.worker.s3` says what stands in for them. A URL never carries
+    a secret: credentials come from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+from urllib.parse import parse_qs, unquote, urlsplit
+
+__all__ = ["BlobError", "BlobNotFound", "Blobs", "Buffer", "FileBlobs", "buffers", "open_blobs"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class BlobError(Exception):
+    """An object could not be read or written.
+
+    Attributes
+    ----------
+    kind
+        ``"missing"``, ``"denied"`` or ``"unavailable"``.
+    retryable
+        Whether the same request may succeed later.
+    status
+        HTTP status of the answer; 0 if there was none.
+    code
+        The service's own error code, such as ``NoSuchBucket``.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "unavailable", retryable: bool = False, status: int = 0, code: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
+        self.status = status
+        self.code = code
+
+
+class BlobNotFound(BlobError, KeyError):
+    """No object is stored under that key."""
+
+    def __init__(self, message: str, *, status: int = 0, code: str = "") -> None:
+        super().__init__(message, kind="missing", status=status, code=code)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Blobs(Protocol):
+    """What a worker needs of a store; `serverless_gc.store.base.Blobs` has the same shape."""
+
+    def get(self, key: str) -> Buffer:
+        """Read one object."""
+        ...
+
+    def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
+        """Write one object; False if ``if_absent`` and there was one."""
+        ...
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object."""
+        ...
+
+
+def buffers(data: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:
+    """Return the data as a sequence of buffers."""
+    return [data] if isinstance(data, (bytes, bytearray, memoryview)) else data
+
+
+class FileBlobs:
+    """Objects as files below a directory, laid out as `serverless_gc.store.LocalStore` does.
+
+    A file is written under ``.tmp`` and then given its name, so a reader sees all of it or none.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def _path(self, key: str) -> Path:
+        if not key or any(part in {"", ".", ".."} for part in key.split("/")):
+            raise BlobError(f"not a key: {key!r}", kind="missing")
+        return self._root / key
+
+    def get(self, key: str) -> bytes:
+        """Read one object."""
+        try:
+            return self._path(key).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise BlobNotFound(f"no object {key!r} under {self._root}") from None
+
+    def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
+        """Write one object; a hard link cannot replace a file, which makes the first writer win."""
+        path = self._path(key)
+        temporary = self._root / ".tmp" / uuid.uuid4().hex
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb", buffering=0) as file:
+                for part in buffers(data):
+                    view = memoryview(part).cast("B")
+                    while view:
+                        view = view[file.write(view) :]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not if_absent:
+                temporary.replace(path)
+                return True
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            return True
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object."""
+        return self._path(key).is_file()
+
+
+def open_blobs(url: str) -> Blobs:
+    """Open the store behind a URL; connections to S3 are kept for the next call in this process.
+
+    Raises
+    ------
+    ValueError
+        If no worker can open such a URL.
+
+    Examples
+    --------
+    >>> open_blobs("memory://1")
+    Traceback (most recent call last):
+    ...
+    ValueError: cannot open the store 'memory://1' ...
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return FileBlobs(Path(unquote(parts.path)))
+    if parts.scheme == "s3" and parts.netloc:
+        from serverless_gc.worker.s3 import open_s3  # file-backed workers need no HTTP
+
+        fields = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        return open_s3(
+            parts.netloc, unquote(parts.path).strip("/"), fields.get("region", ""), fields.get("endpoint", "")
+        )
+    raise ValueError(
+        f"cannot open the store {url!r} from a worker: file:///dir and s3://bucket/prefix can be; a memory:// store "
+        "lives in the driver's process and serves only workers there"
+    )

@@ -1,0 +1,320 @@
+"""The worker: one packed task in, one packed reply out.
+
+`run` is what every backend calls, in a thread, a process or a function; `handle` is its face for AWS Lambda.
+"""
+
+from __future__ import annotations
+
+import binascii
+import itertools
+import os
+import platform
+import random
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serverless_gc.wire import PROTOCOL, Block, CsrBlock, Frame, FrameError, Reply, Task, mismatch, unpack, unpack_block
+from serverless_gc.worker import kernels
+from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
+from serverless_gc.worker.cache import BlockCache, cache_bytes
+from serverless_gc.worker.retry import Backoff, RetryCounts, RetryingBlobs
+
+__all__ = ["Warm", "handle", "run"]
+
+OpenBlobs: TypeAlias = Callable[[str], Blobs]
+
+_runs = itertools.count()  # the first of a process is the cold one
+_MOST_TEXT = 8000  # characters of a traceback or message in a reply
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """What survives from one task to the next in one process: parsed blocks and operands."""
+
+    blocks: BlockCache
+    operands: BlockCache
+
+    @classmethod
+    def of(cls, max_bytes: int) -> Warm:
+        """Make room for ``max_bytes`` of blocks, and an eighth of that for operands."""
+        return cls(BlockCache(max_bytes), BlockCache(max_bytes // 8))
+
+
+@lru_cache(maxsize=1)
+def _process_warm() -> Warm:
+    """Return what this process keeps; a Lambda environment lives as long as its process."""
+    return Warm.of(cache_bytes())
+
+
+class _Fault(Exception):
+    """A task failed in a way that has a name; the cause is the exception to report."""
+
+    def __init__(self, kind: str, cause: Exception) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.cause = cause
+
+
+class _Cancelled(Exception):
+    """The cancel mark is there."""
+
+
+def _store_kind(error: Exception) -> str:
+    """Name what a store reported, the worker's own S3 or a store of the driver's process."""
+    if isinstance(error, FrameError):
+        return "corrupt"
+    kind = getattr(error, "kind", "")
+    if kind:
+        return str(kind)
+    if isinstance(error, KeyError):
+        return "missing"
+    return "denied" if isinstance(error, PermissionError) else "unavailable"
+
+
+class _Attempt:
+    """One attempt at one task."""
+
+    def __init__(self, task: Task, blobs: Blobs, warm: Warm) -> None:
+        self.task = task
+        self.counts = RetryCounts()
+        self.blobs = RetryingBlobs(blobs, counts=self.counts)
+        self.warm = warm
+        self.times: dict[str, float] = {}
+        self.execution = uuid.uuid4().hex
+        self.bytes_read = 0
+        self.cache_hits = 0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a phase, and name what fails there."""
+        start = time.perf_counter()
+        try:
+            yield
+        except (_Fault, _Cancelled):
+            raise
+        except Exception as error:
+            raise _Fault("function" if name == "compute" else _store_kind(error), error) from error
+        finally:
+            self.times[name] = self.times.get(name, 0.0) + time.perf_counter() - start
+
+    def run(self) -> Reply:
+        """Do the work; the order of steps is the protocol."""
+        task = self.task
+        with self.phase("read"):
+            self._check_mark()
+            blocks = [self._block(self.warm.blocks, key) for key in task.blocks]
+            operand = self._operand()
+            self._check_mark()
+        with self.phase("compute"):
+            value = np.asarray(kernels.get(task.kernel)(blocks, operand, task.params))
+        duplicate = False
+        if task.result_key:
+            with self.phase("write"):
+                value, duplicate = self._settle(value)
+        inline = value.nbytes <= task.inline_limit or not task.result_key
+        return replace(
+            _reply(task, "ok", self.times, self.stats(value)),
+            value=value if inline else None,
+            result_key=task.result_key,
+            duplicate=duplicate,
+        )
+
+    def stats(self, value: NDArray[Any] | None = None) -> dict[str, Any]:
+        """Report what this attempt did."""
+        non_finite = 0
+        if value is not None and value.dtype.kind in "fc":
+            non_finite = value.size - int(np.count_nonzero(np.isfinite(value)))
+        return {
+            "execution": self.execution,
+            "non_finite": non_finite,
+            "bytes_read": self.bytes_read,
+            "cache_hits": self.cache_hits,
+            "retries": self.counts.retries,
+            "slow_downs": self.counts.slow_downs,
+        }
+
+    def _check_mark(self) -> None:
+        if self.task.cancel_key and self.blobs.exists(self.task.cancel_key):
+            raise _Cancelled
+
+    def _block(self, cache: BlockCache, key: str) -> Block:
+        name = (self.task.store, key)
+        block = cache.get(name)
+        if block is not None:
+            self.cache_hits += 1
+            return block
+        data = self.blobs.get(key)
+        self.bytes_read += len(data)
+        try:
+            block = unpack_block(data)
+        except FrameError as error:
+            raise FrameError(f"stored object {key!r} is damaged: {error}", error.reason) from error
+        cache.put(name, block)
+        return block
+
+    def _operand(self) -> NDArray[Any] | None:
+        if not self.task.operand_key:
+            return self.task.operand
+        operand = self._block(self.warm.operands, self.task.operand_key)
+        if isinstance(operand, CsrBlock):
+            raise FrameError(f"operand {self.task.operand_key!r} is sparse, a dense array is expected", "header")
+        return operand
+
+    def _settle(self, value: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+        """Store the result, or take the one that is stored: whoever reads the task's result reads one value."""
+        task = self.task
+        mine = replace(_reply(task, "ok", self.times, self.stats(value)), value=value, result_key=task.result_key)
+        frame = mine.to_parts()
+        backoff, rng = Backoff(attempts=4), random.Random()
+        for failed in range(1, backoff.attempts + 1):
+            if self.blobs.put(task.result_key, frame, if_absent=True):
+                return value, False
+            try:
+                stored = Reply.from_bytes(self.blobs.get(task.result_key))
+            except KeyError as error:  # the other writer was refused after all, or has not finished
+                missing = error
+                self.blobs.sleep(backoff.wait(failed, rng))
+                continue
+            reason = mismatch(stored, task, any_attempt=True)
+            if reason or stored.value is None:
+                raise _Fault(
+                    "bad-reply", ValueError(f"under {task.result_key!r} is a {reason or 'reply without value'}")
+                )
+            # The stored result may be this very attempt's: a write that was repeated because its answer got lost.
+            return stored.value, stored.stats.get("execution") != self.execution
+        raise missing
+
+
+def _reply(task: Task | None, status: Any, times: Mapping[str, float], stats: Mapping[str, Any]) -> Reply:
+    return Reply(
+        run=task.run if task else "",
+        round=task.round if task else -1,
+        task_id=task.task_id if task else "",
+        slot=task.slot if task else -1,
+        attempt=task.attempt if task else -1,
+        status=status,
+        times=dict(times),
+        stats=dict(stats),
+    )
+
+
+def _described(kind: str, error: BaseException) -> dict[str, str]:
+    return {
+        "kind": kind,
+        "type": type(error).__name__,
+        "message": str(error)[:_MOST_TEXT],
+        "traceback": "".join(traceback.format_exception(error))[-_MOST_TEXT:],
+    }
+
+
+def _other_protocol(frame: Frame) -> Reply | None:
+    """Refuse a task of another version, naming what of its identity this version understands."""
+    head = frame.header
+    version = head.get("protocol")
+    if version == PROTOCOL:
+        return None
+    error = ValueError(
+        f"the driver speaks protocol {version}, this worker protocol {PROTOCOL}: deploy the worker again with the "
+        "driver's version of serverless_gc"
+    )
+    return Reply(
+        run=str(head.get("run", "")),
+        round=head.get("round", -1),
+        task_id=str(head.get("task", "")),
+        slot=head.get("slot", -1),
+        attempt=head.get("attempt", -1),
+        status="error",
+        error=_described("protocol", error),
+        stats={"driver_protocol": version, "worker_protocol": PROTOCOL},
+    )
+
+
+def _environment(*, cold: bool) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "cold": cold,
+        "pid": os.getpid(),
+        "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
+        "log_stream": os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME", ""),
+    }
+
+
+def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm) -> Reply:
+    try:
+        refusal = _other_protocol(unpack(payload, verify=False))
+        if refusal is not None:
+            return refusal
+        task = Task.from_bytes(payload)
+    except FrameError as error:
+        kind = "protocol" if error.reason == "version" else "corrupt"
+        return replace(_reply(None, "error", {}, {}), error=_described(kind, error))
+    try:
+        attempt = _Attempt(task, open_store(task.store), warm)
+    except Exception as error:  # noqa: BLE001 - whatever a store's opening raises belongs into the reply
+        return replace(_reply(task, "error", {}, {}), error=_described(_store_kind(error), error))
+    try:
+        return attempt.run()
+    except _Cancelled:
+        return _reply(task, "cancelled", attempt.times, attempt.stats())
+    except _Fault as fault:
+        return replace(_reply(task, "error", attempt.times, attempt.stats()), error=_described(fault.kind, fault.cause))
+
+
+def run(payload: Buffer, open_blobs: OpenBlobs = open_blobs, *, warm: Warm | None = None) -> bytes:
+    """Run one attempt at one task.
+
+    Parameters
+    ----------
+    payload
+        A packed `serverless_gc.wire.Task`.
+    open_blobs
+        Opens the store named by the task's URL.
+    warm
+        Blocks kept from earlier tasks; by default this process's, bounded by ``SERVERLESS_GC_CACHE_MB``.
+
+    Returns
+    -------
+    bytes
+        A packed `serverless_gc.wire.Reply`. Whatever goes wrong with the task is a reply with status ``"error"``
+        whose ``error["kind"]`` is ``"function"`` (the computation raised), ``"corrupt"`` (a stored object is
+        damaged), ``"missing"``, ``"denied"``, ``"unavailable"`` (the store), ``"bad-reply"`` (a foreign object
+        under the result's key) or ``"protocol"`` (driver and worker differ in version).
+
+    Examples
+    --------
+    >>> from serverless_gc.wire import Reply, Task
+    >>> task = Task("r", 0, "t", 0, 0, kernel="noop", blocks=(), result_key="", store="file:///", params={"size": 2})
+    >>> Reply.from_bytes(run(task.to_bytes())).value
+    array([0., 0.])
+    """
+    started = time.time()
+    cold = next(_runs) == 0
+    reply = _run(payload, open_blobs, _process_warm() if warm is None else warm)
+    return replace(
+        reply,
+        times={**reply.times, "started": started},
+        stats={**_environment(cold=cold), **reply.stats},
+    ).to_bytes()
+
+
+def handle(event: Any, context: object) -> dict[str, str]:  # noqa: ARG001 - Lambda's signature
+    """Answer one Lambda invocation: ``{"sgc": base64 of the task}`` in, ``{"sgc": base64 of the reply}`` out.
+
+    Raises
+    ------
+    TypeError
+        If the event is not from a driver of this package.
+    """
+    if not isinstance(event, dict) or not isinstance(text := event.get("sgc"), str):
+        raise TypeError('expected an event {"sgc": "<base64>"}; this function is called by the serverless_gc driver')
+    return {"sgc": binascii.b2a_base64(run(binascii.a2b_base64(text)), newline=False).decode("ascii")}

@@ -25,7 +25,7 @@ from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke import LocalInvoker, ProcessInvoker, RetryingInvoker, SimulatedInvoker, inject
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
-from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore
+from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats
 from serverless_gc.store.base import Store
 from serverless_gc.stragglers import Injected, LambdaLike
 from serverless_gc.types import StragglerModel
@@ -42,6 +42,7 @@ class Backend:
     store: Store
     invoker: Invoker
     host: Host
+    store_stats: StoreStats
     release: Callable[[], Any] = field(default=lambda: None)
     logs_hint: str = ""
 
@@ -80,7 +81,7 @@ def open_backend(
         store = _s3_store(settings, limits)
     elif store is None:
         store = MemoryStore()
-    store = _faulty(store, injections)
+    store, store_stats = _guarded(store, injections)
     if invoker is None:
         invoker = _invoker(name, store, limits, settings)
     if name == "aws":
@@ -91,8 +92,8 @@ def open_backend(
             if isinstance(injection, Stragglers):
                 model = Injected(model, injection)
         faults = [injection for injection in injections if isinstance(injection, Faults)]
-        return Backend(store, inject(invoker, faults), VirtualHost(model, seed=seed), release, logs_hint)
-    return Backend(store, RetryingInvoker(inject(invoker, injections)), AioHost(), release, logs_hint)
+        return Backend(store, inject(invoker, faults), VirtualHost(model, seed=seed), store_stats, release, logs_hint)
+    return Backend(store, RetryingInvoker(inject(invoker, injections)), AioHost(), store_stats, release, logs_hint)
 
 
 def _invoker(name: str, store: Store, limits: Limits, settings: dict[str, Any]) -> Invoker:
@@ -118,13 +119,15 @@ def _s3_store(settings: dict[str, Any], limits: Limits) -> Store:
             "backend 'aws' needs a bucket: pass bucket=, set SERVERLESS_GC_BUCKET, or put bucket = \"...\" "
             "into the settings file"
         )
-    from serverless_gc.store.s3 import S3Store
-
     return S3Store(settings["bucket"], settings["prefix"], region=settings["region"], limits=limits)
 
 
-def _faulty(store: Store, injections: Sequence[Injection]) -> Store:
+def _guarded(store: Store, injections: Sequence[Injection]) -> tuple[Store, StoreStats]:
+    """Wrap the store in what is injected and in retries; S3 brings its own."""
     for injection in injections:
         if isinstance(injection, Faults) and injection.touches_store():
             store = FaultyStore(store, injection)
-    return RetryingStore(store)
+    if isinstance(store, S3Store):
+        return store, store.stats
+    retrying = RetryingStore(store)
+    return retrying, retrying.stats

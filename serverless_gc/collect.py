@@ -93,6 +93,7 @@ class Attempts:
     make_task: Callable[[TaskSpec], Task]
     accept: Callable[[TaskSpec, Array], None]
     counts: Counter[str] = field(default_factory=Counter)
+    bytes_up: int = 0
 
     async def run(self, spec: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
         """Run one attempt; return its value and what the worker said about it.
@@ -104,7 +105,9 @@ class Attempts:
         """
         task = self.make_task(spec)
         try:
-            raw = await self.invoker.invoke(spec, task.to_bytes(), timeout=self.timeout)
+            payload = task.to_bytes()
+            self.bytes_up += len(payload)
+            raw = await self.invoker.invoke(spec, payload, timeout=self.timeout)
             reply = self._checked(raw, task)
         except InvokeError as exc:
             if not exc.may_have_run:
@@ -125,6 +128,7 @@ class Attempts:
         value = reply.value
         assert value is not None  # noqa: S101 - just checked for every path
         self.counts["bytes_down"] += value.nbytes
+        self.counts["slow_downs"] += reply.stats.get("slow_downs", 0)
         self.accept(spec, value)
         return value, {**reply.times, **reply.stats}
 

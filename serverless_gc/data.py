@@ -312,13 +312,14 @@ class _Objective:
             raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
         try:
             self.loss = losses.get(loss) if isinstance(loss, str) else loss
-            self.y = self.loss.check(data.y, (data.n_rows, *w.shape[1:]))
+            self.loss.check((data.n_rows, *w.shape[1:]), data.y, sample_weight)
         except ValueError as exc:
             raise InputError(str(exc)) from exc
         self.w = w
         self.l2 = float(l2)
         self.scale = 1.0 if reduction == "sum" else 1.0 / data.n_rows
-        self.sample_weight = _row_weights(sample_weight, data.n_rows)
+        self.y = data.y
+        self.sample_weight = sample_weight
 
     def local(self, z: Array) -> tuple[float, Array]:
         """Return the loss at the predictions ``z`` and the operand of the second round."""
@@ -351,14 +352,3 @@ def _operand(x: Any, n: int, name: str) -> Array:
         raise InputError(f"{name} holds NaN or Inf, first at index {where if a.ndim > 1 else where[0]}")
     return a
 
-
-def _row_weights(sample_weight: Any, n: int) -> Array | None:
-    if sample_weight is None:
-        return None
-    s = np.asarray(sample_weight, dtype=np.float64)
-    if s.shape != (n,):
-        raise InputError(f"sample_weight must have shape ({n},), got {s.shape}")
-    if not np.isfinite(s).all() or (s < 0).any():
-        row = int(np.flatnonzero(~(np.isfinite(s) & (s >= 0)))[0])
-        raise InputError(f"sample_weight must be finite and at least 0; row {row} has {s[row]}")
-    return s

@@ -23,12 +23,13 @@ import numpy as np
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.collect import Attempts, Collector
 from serverless_gc.encode import EncodedMatrix
-from serverless_gc.engine import Completion, Engine, Host, RoundOutcome
-from serverless_gc.errors import DeadlineExceeded, InputError, LimitError, NotDecodableError, ServerlessGCError
+from serverless_gc.engine import Completion, Engine, Host, RoundOutcome, TaskRecord
+from serverless_gc.errors import DeadlineExceeded, LimitError, NotDecodableError, ServerlessGCError
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
 from serverless_gc.observe import Report, Span
 from serverless_gc.store.base import Store
+from serverless_gc.store.retry import StoreStats
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task, pack_block
 
@@ -55,6 +56,7 @@ class Resources:
     max_attempts: int
     tolerance: float | None = None
     logs_hint: str = ""
+    store_stats: StoreStats | None = None
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -113,7 +115,7 @@ async def product(
     DecodeError
         If the predicted error of the answer exceeds the session's tolerance.
     """
-    before = (res.invoker.stats.throttles, res.invoker.stats.retries)
+    before = _service_counts(res)
     published = time.perf_counter()
     rnd = await _publish(res, matrix, operand)  # store
 
@@ -139,16 +141,23 @@ async def product(
     answer = matrix.partition.join(blocks)
     ended = time.perf_counter()
 
-    after = (res.invoker.stats.throttles, res.invoker.stats.retries)
     return answer, _report(
         rnd,
         outcome,
         certificate,
-        elapsed=(begun - published) + (outcome.t_close - outcome.t_open) + (ended - decoding),
+        elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
-        throttles=after[0] - before[0],
-        retries=after[1] - before[1],
+        **{name: after - before[name] for name, after in _service_counts(res).items()},
     )
+
+
+def _service_counts(res: Resources) -> dict[str, int]:
+    """Running totals of what the services refused; a round's share is a difference."""
+    return {
+        "throttles": res.invoker.stats.throttles,
+        "retries": res.invoker.stats.retries,
+        "slow_downs": res.store_stats.slow_downs if res.store_stats else 0,
+    }
 
 
 async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Round:
@@ -206,7 +215,7 @@ async def _retire(res: Resources, rnd: _Round) -> None:
 
 async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
     """Leave the cancel mark and say on the exception what may still be billed."""
-    running = engine.accounting.voided
+    running = engine.last.counts.voided if engine.last else 0
     exc.add_note(
         f"{running} invocation{'s' if running != 1 else ''} of round {rnd.number} "
         f"{'were' if running != 1 else 'was'} running when the call was interrupted and may still be billed; "
@@ -255,6 +264,52 @@ def _report(
     decode_seconds: float,
     throttles: int,
     retries: int,
+    slow_downs: int,
 ) -> Report:
-    acc, counts = outcome.accounting, rnd.attempts.counts
-    raise NotImplementedError
+    """Put the round's counts together."""
+    counts, seen = outcome.counts, rnd.attempts.counts
+    return Report(
+        issued=counts.issued,
+        used=counts.used,
+        surplus=counts.surplus,
+        failed=counts.failed,
+        voided=counts.voided,
+        elapsed=elapsed,
+        certificate=certificate,
+        awaited=counts.used + counts.surplus,
+        retries=counts.retries + retries,
+        throttles=throttles,
+        recovered=seen["recovered"],
+        late=counts.late,
+        stale=seen["stale"],
+        duplicates=counts.copies,
+        refused_writes=seen["refused_writes"],
+        slow_downs=slow_downs + seen["slow_downs"],
+        by_reference=seen["by_reference"],
+        failures=counts.failures,
+        code=rnd.matrix.code.name,
+        n_workers=rnd.matrix.code.n_workers,
+        k=rnd.matrix.code.k,
+        bytes_up=rnd.attempts.bytes_up,
+        bytes_down=seen["bytes_down"],
+        decode_seconds=decode_seconds,
+        spans=tuple(_span(record, rnd.number) for record in outcome.records if record.fate != "withdrawn"),
+        notes=(certificate.warning,) if certificate.warning else (),
+    )
+
+
+def _span(record: TaskRecord, number: int) -> Span:
+    """Split an attempt's time into phases: what the worker reported, and the rest as queued."""
+    times = record.stats
+    phases = {name: float(times.get(name, 0.0)) for name in ("read", "compute", "write")}
+    queued = max(0.0, record.t_end - record.t_issued - sum(phases.values()))
+    return Span(
+        slot=record.slot,
+        attempt=record.attempt,
+        round=number,
+        t_issued=record.t_issued,
+        t_end=record.t_end,
+        fate=record.fate,
+        queued=queued,
+        **phases,
+    )

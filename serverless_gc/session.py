@@ -205,6 +205,7 @@ class Session:
                 max_attempts=self._max_attempts,
                 tolerance=self._tolerance,
                 logs_hint=backend.logs_hint,
+                store_stats=backend.store_stats,
             )
             self._opened = (res, backend, os.getpid())
         return self._opened[0]

@@ -72,6 +72,16 @@ class Loss(ABC):
         slope = self._slope(z, y)
         return slope if weight is None else slope * _column(weight, slope)
 
+    def check(self, shape: tuple[int, ...], y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
+        """Raise unless labels and weights fit predictions ``z`` of this shape; nothing is computed.
+
+        Raises
+        ------
+        ValueError
+            If shapes, labels or weights are not what the loss takes.
+        """
+        self._checked(np.broadcast_to(np.zeros(()), shape), y, sample_weight)
+
     def _checked(
         self, z: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Array, Array, Array | None]:
@@ -87,9 +97,12 @@ class Loss(ABC):
                 f"loss {self.name!r}: sample_weight must have one entry for each of {len(z)} rows, "
                 f"got shape {weight.shape}"
             )
-        if not (weight >= 0).all():
-            row = int(np.argmin(weight >= 0))
-            raise ValueError(f"loss {self.name!r}: sample_weight must be at least 0, got {weight[row]} in row {row}")
+        good = (weight >= 0) & np.isfinite(weight)
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(
+                f"loss {self.name!r}: sample_weight must be finite and at least 0, got {weight[row]} in row {row}"
+            )
         return z, y, weight
 
     def _labels(self, z: Array, y: Array) -> Array:

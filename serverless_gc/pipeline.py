@@ -227,8 +227,8 @@ def _undecodable(res: Resources, rnd: _Round, outcome: RoundOutcome) -> Serverle
     """Turn an aborted round into the error that names blocks, causes and what to do."""
     code = rnd.matrix.code
     tracker = code.tracker()
-    for message in rnd.collector.values:
-        tracker.add(message)
+    for arrived in rnd.collector.values:
+        tracker.add(arrived)
     missing = tracker.missing()
     shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
     causes: dict[str, int] = {}
@@ -251,8 +251,7 @@ def _undecodable(res: Resources, rnd: _Round, outcome: RoundOutcome) -> Serverle
         advice = "Nothing more can arrive. Mend the causes, raise max_attempts=, or use a code with more redundancy."
         kind = NotDecodableError
     logs = f" {res.logs_hint}" if res.logs_hint else ""
-    failures = {slot: why for slot, why in outcome.failures.items()}
-    return kind(message + advice + logs, missing=missing, failures=failures)
+    return kind(message + advice + logs, missing=missing, failures=dict(outcome.failures))
 
 
 def _report(

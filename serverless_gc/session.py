@@ -19,7 +19,7 @@ from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
 from serverless_gc.codes.registry import get as get_code
-from serverless_gc.data import CodedData
+from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Source, as_source, choose_code_for_sparse, scan
 from serverless_gc.errors import InputError, ServerlessGCError, StoreError
 from serverless_gc.inject import Injection

@@ -135,7 +135,7 @@ def largest_eigenvalue(X: FloatArray, sweeps: int = 12) -> float:
     v = np.random.default_rng(0).standard_normal(X.shape[1])
     size = 1.0
     for _ in range(sweeps):
-        v /= np.linalg.norm(v)
+        v /= float(np.linalg.norm(v))
         v = X.T @ (X @ v) / X.shape[0]
         size = float(np.linalg.norm(v))
     return 1.05 * size

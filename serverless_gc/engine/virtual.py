@@ -91,7 +91,7 @@ class VirtualHost:
                     on_event(event, self.now)
                 outcome = self._carry_out(engine.handle(event, self.now), flights, on_event)
         except BaseException as error:
-            self._carry_out(engine.handle(Cancelled(repr(error)), self.now), flights, on_event)
+            self._carry_out(engine.handle(Cancelled(repr(error)), self.now), flights, None)
             raise
         return outcome
 
@@ -198,7 +198,7 @@ class _Flights:
         """Forget attempts; return how many seconds those that run had still to go."""
         ignored = 0.0
         for task in tasks:
-            start, seconds = self._started.pop((task.task_id, task.attempt))
+            start, seconds = self._started.pop((task.task_id, task.attempt), (now, 0.0))
             if start <= now and seconds < math.inf:
                 ignored += max(0.0, start + seconds - now)
         return ignored

@@ -59,12 +59,12 @@ class Deadline(Following):
         return self.inner.open(view)
 
     def on_arrival(self, view: View, arrival: Arrival) -> Act:
-        """Ask the inner policy; if it waits, look at the time."""
-        return self._limit(view, self.inner.on_arrival(view, arrival))
+        """Ask the inner policy; if it waits, look at the time. What comes at the deadline is in time."""
+        return self._limit(view, self.inner.on_arrival(view, arrival), late=view.now > self._end(view))
 
     def on_failure(self, view: View, task: TaskSpec) -> Act:
         """Ask the inner policy; if it waits, look at the time."""
-        return self._limit(view, self.inner.on_failure(view, task))
+        return self._limit(view, self.inner.on_failure(view, task), late=view.now > self._end(view))
 
     def timer(self, view: View) -> float | None:
         """Whichever comes first: the inner policy's timer or the deadline."""
@@ -73,14 +73,17 @@ class Deadline(Following):
 
     def on_timer(self, view: View) -> Act:
         """Ask the inner policy; if it waits, look at the time."""
-        return self._limit(view, self._inner_on_timer(view))
+        return self._limit(view, self._inner_on_timer(view), late=view.now >= self._end(view))
 
-    def _limit(self, view: View, act: Act) -> Act:
+    def _end(self, view: View) -> float:
+        return view.round_start + self.seconds
+
+    def _limit(self, view: View, act: Act, *, late: bool) -> Act:
         if isinstance(act, Close):
             return act
         if isinstance(act, Abort):
             return Close() if self.on_expire == "close" and act.kind == "starved" else act
-        if view.now >= view.round_start + self.seconds:
+        if late:
             return Close() if self.on_expire == "close" else Abort(self._expired(view), "deadline")
         if self.on_expire == "close" and not act.issue and not view.in_flight():
             return Close()

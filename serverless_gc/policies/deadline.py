@@ -41,7 +41,7 @@ class Deadline(Following):
     >>> outcome.error, outcome.t_close
     ('deadline', 5.0)
     >>> outcome.reason
-    '5 s have passed since submission: 0 results arrived, 4 attempts have not answered ...'
+    '5 s have passed since submission: 0 results arrived; 4 attempts have not answered ...'
     """
 
     def __init__(self, inner: WaitPolicy, seconds: float, on_expire: Literal["abort", "close"] = "abort") -> None:
@@ -96,8 +96,8 @@ class Deadline(Following):
             if silent
             else "nothing is in flight"
         )
+        told = "; ".join(filter(None, (waiting, given_up(view), self.explain())))
         return (
-            f"{self.seconds:g} s have passed since submission: {len(view.buffer)} results arrived, {waiting}, "
-            f"{given_up(view)}; likely a function that is out of memory or too slow, or too little concurrency: "
-            "look at its logs, or allow more time"
+            f"{self.seconds:g} s have passed since submission: {len(view.buffer)} results arrived; {told}; likely a "
+            "function that is out of memory or too slow, or too little concurrency: look at its logs, or allow more time"
         )

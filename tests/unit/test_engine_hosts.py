@@ -135,7 +135,7 @@ def test_deadline_with_attempts_that_never_reply():
     assert outcome.error == "deadline"
     assert outcome.duration == pytest.approx(5.0)
     assert outcome.counts.voided == 16
-    assert "5 s have passed since submission: 0 results arrived, 16 attempts" in outcome.reason
+    assert "5 s have passed since submission: 0 results arrived; 16 attempts" in outcome.reason
 
 
 def test_failures_are_repeated_after_the_backoff_and_given_up():

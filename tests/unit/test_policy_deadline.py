@@ -80,7 +80,7 @@ def test_deadline_is_noticed_on_an_arrival_too():
     assert engine.is_open
     outcome = engine.handle(Arrived(tasks[1]), 2.5)[-1].outcome
     assert outcome.error == "deadline"
-    assert "2 results arrived, 1 attempts have not answered (slots 2)" in outcome.reason
+    assert "2 results arrived; 1 attempts have not answered (slots 2)" in outcome.reason
 
 
 def test_closing_at_the_deadline_consumes_what_is_here():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
-from serverless_gc.engine import AbortRound, Arrived, CloseRound, Engine, Failed, Issue, VirtualHost
+from serverless_gc.engine import AbortRound, Arrived, CloseRound, Engine, Failed, Issue, TimerFired, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.policies import Deadline, Speculate, UntilDecodable
 from serverless_gc.stragglers import Exponential
@@ -141,6 +141,15 @@ def test_approximate_answer_at_the_deadline_or_when_nothing_more_can_come():
     close = engine.handle(Failed(tasks[3], "lost"), 2.0)[-1]
     assert isinstance(close, CloseRound)
     assert [a.task.slot for a in close.arrivals] == [0]
+
+
+def test_deadline_names_the_blocks_too():
+    engine = Engine(Deadline(Speculate(UntilDecodable(Pairs(16, 16))), 5.0), 16)
+    tasks = issued(engine.open(0.0))
+    engine.handle(Arrived(tasks[3]), 1.0)
+    reason = engine.handle(TimerFired(0, 5.0), 5.0)[-1].outcome.reason
+    assert reason.startswith("5 s have passed since submission: 1 results arrived; 15 attempts have not answered")
+    assert "14 of 16 blocks cannot be reconstructed (blocks 0, 1, 2, 5, 6," in reason
 
 
 def test_composes_and_forwards_leftover():

@@ -201,6 +201,29 @@ def test_bug_in_execute_propagates_and_leaves_the_engine_clean():
     assert outcome.t_open == 1.0
 
 
+def test_kept_attempts_are_voided_at_close():
+    host, engine = VirtualHost(Exponential(1.0)), Engine(KAsync(2), 8)
+    list(host.simulate(engine, 5))
+    asyncio.run(host.close(engine))
+    assert engine.counts.voided == 6
+    assert engine.counts.outstanding == 0
+    assert host.ignored_seconds > 0
+
+
+def test_error_of_a_policy_leaves_a_simulation_clean():
+    class Broken(WaitAll):
+        def on_arrival(self, view, arrival):
+            if view.version == 2:
+                raise LookupError
+            return super().on_arrival(view, arrival)
+
+    host, engine = VirtualHost(Constant(1.0)), Engine(Broken(), 3)
+    with pytest.raises(LookupError):
+        list(host.simulate(engine, 5))
+    assert not engine.is_open
+    assert engine.last.counts.balanced
+
+
 def test_start_must_be_finite():
     with pytest.raises(InputError, match="start"):
         VirtualHost(Constant(1.0), start=math.inf)

@@ -77,7 +77,7 @@ class AioHost:
         """
         flights = self._flights.get(engine)
         if flights is None:
-            flights = self._flights[engine] = _Flights(self._clock)
+            flights = self._flights[engine] = _Flights(self._clock, execute)
         flights.attach(execute, on_event)
         try:
             outcome = await flights.run(engine)
@@ -100,10 +100,10 @@ class AioHost:
 class _Flights:
     """The attempts of one engine."""
 
-    def __init__(self, clock: Clock | None) -> None:
+    def __init__(self, clock: Clock | None, execute: Execute) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock: Clock = self._loop.time if clock is None else clock
-        self._execute: Execute | None = None
+        self._execute = execute
         self._on_event: OnEvent | None = None
         self._running: dict[tuple[str, int], asyncio.Task[None] | asyncio.TimerHandle] = {}
         self._dying: set[asyncio.Task[None]] = set()
@@ -175,7 +175,6 @@ class _Flights:
         event: Event
         key = (task.task_id, task.attempt)
         try:
-            assert self._execute is not None  # noqa: S101 - attach precedes every issue
             done = await self._execute(task)
             event = Arrived(task, done.body, done.work_done, done.stats)
         except InvokeError as error:

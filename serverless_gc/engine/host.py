@@ -39,3 +39,7 @@ class Host(Protocol):
         other than `InvokeError` is a bug: what runs is voided and the exception propagates.
         """
         ...
+
+    async def close(self, engine: Engine) -> None:
+        """Void the attempts that ``engine`` kept from its last round."""
+        ...

@@ -44,6 +44,7 @@ class RoundState:
         self.n_flying = 0  # their sum
         self.arrived: set[str] = set()  # task ids whose result was taken in this round or is still buffered
         self._seed = seed
+        self._salt = _mix(_mix(0, seed), version)
         self._newest: dict[int, str] = {}  # slot -> its newest task of this version
         self._made: dict[int, int] = {}  # slot -> tasks made for this version
 
@@ -99,6 +100,7 @@ class RoundState:
         self.arrived = {a.task.task_id for a in self.buffer}
         if closed:
             self.version += 1
+            self._salt = _mix(_mix(0, self._seed), self.version)
             self._newest.clear()
             self._made.clear()
 
@@ -110,7 +112,7 @@ class RoundState:
             return replace(next(iter(live.flights.values())).task, attempt=live.next_attempt, **fields)
         made = self._made.get(slot, 0)
         task_id = f"{self.version}-{slot}-{made}" if made else f"{self.version}-{slot}"
-        task = TaskSpec(task_id, slot, self.version, seed=_mix(self._seed, self.version, slot, made))
+        task = TaskSpec(task_id, slot, self.version, seed=_mix(self._salt, slot + (made << 32)) >> 1)
         return replace(task, **fields) if fields else task
 
 
@@ -202,12 +204,9 @@ class RoundView:
         return self._state.new_task(slot, **fields)
 
 
-def _mix(*numbers: int) -> int:
-    """Mix integers into a 63-bit seed (splitmix64 steps): equal inputs, equal seed, on every machine."""
-    z = 0
-    for number in numbers:
-        z = (z + number + 0x9E3779B97F4A7C15) & _MASK
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        z ^= z >> 31
-    return z >> 1
+def _mix(z: int, number: int) -> int:
+    """Mix a number into 64 bits (one splitmix64 step): equal inputs, equal result, on every machine."""
+    z = (z + number + 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)

@@ -91,7 +91,7 @@ class VirtualHost:
                     on_event(event, self.now)
                 outcome = self._carry_out(engine.handle(event, self.now), flights, on_event)
         except BaseException as error:
-            self._carry_out(engine.handle(Cancelled(repr(error)), self.now), flights, on_event)
+            self._cancel(engine, repr(error))
             raise
         return outcome
 
@@ -112,10 +112,22 @@ class VirtualHost:
         """
         flights = self._of(engine)
         for _ in range(rounds):
-            outcome = self._carry_out(engine.open(self.now), flights, None)
-            while outcome is None:
-                outcome = self._carry_out(engine.handle(self._next(flights), self.now), flights, None)
+            try:
+                outcome = self._carry_out(engine.open(self.now), flights, None)
+                while outcome is None:
+                    outcome = self._carry_out(engine.handle(self._next(flights), self.now), flights, None)
+            except BaseException as error:
+                self._cancel(engine, repr(error))
+                raise
             yield outcome
+
+    async def close(self, engine: Engine) -> None:
+        """Void the attempts that ``engine`` kept from its last round."""
+        self._cancel(engine, "closed")
+
+    def _cancel(self, engine: Engine, reason: str) -> None:
+        """Void everything. Observers are not told: one of them may be what failed."""
+        self._carry_out(engine.handle(Cancelled(reason), self.now), self._of(engine), None)
 
     def _of(self, engine: Engine) -> _Flights:
         flights = self._flights.get(engine)
@@ -198,7 +210,7 @@ class _Flights:
         """Forget attempts; return how many seconds those that run had still to go."""
         ignored = 0.0
         for task in tasks:
-            start, seconds = self._started.pop((task.task_id, task.attempt))
+            start, seconds = self._started.pop((task.task_id, task.attempt), (now, 0.0))
             if start <= now and seconds < math.inf:
                 ignored += max(0.0, start + seconds - now)
         return ignored

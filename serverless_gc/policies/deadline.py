@@ -41,7 +41,7 @@ class Deadline(Following):
     >>> outcome.error, outcome.t_close
     ('deadline', 5.0)
     >>> outcome.reason
-    '5 s have passed since submission: 0 results arrived, 4 attempts have not answered ...'
+    '5 s have passed since submission: 0 results arrived; 4 attempts have not answered ...'
     """
 
     def __init__(self, inner: WaitPolicy, seconds: float, on_expire: Literal["abort", "close"] = "abort") -> None:
@@ -59,12 +59,12 @@ class Deadline(Following):
         return self.inner.open(view)
 
     def on_arrival(self, view: View, arrival: Arrival) -> Act:
-        """Ask the inner policy; if it waits, look at the time."""
-        return self._limit(view, self.inner.on_arrival(view, arrival))
+        """Ask the inner policy; if it waits, look at the time. What comes at the deadline is in time."""
+        return self._limit(view, self.inner.on_arrival(view, arrival), late=view.now > self._end(view))
 
     def on_failure(self, view: View, task: TaskSpec) -> Act:
         """Ask the inner policy; if it waits, look at the time."""
-        return self._limit(view, self.inner.on_failure(view, task))
+        return self._limit(view, self.inner.on_failure(view, task), late=view.now > self._end(view))
 
     def timer(self, view: View) -> float | None:
         """Whichever comes first: the inner policy's timer or the deadline."""
@@ -73,14 +73,17 @@ class Deadline(Following):
 
     def on_timer(self, view: View) -> Act:
         """Ask the inner policy; if it waits, look at the time."""
-        return self._limit(view, self._inner_on_timer(view))
+        return self._limit(view, self._inner_on_timer(view), late=view.now >= self._end(view))
 
-    def _limit(self, view: View, act: Act) -> Act:
+    def _end(self, view: View) -> float:
+        return view.round_start + self.seconds
+
+    def _limit(self, view: View, act: Act, *, late: bool) -> Act:
         if isinstance(act, Close):
             return act
         if isinstance(act, Abort):
             return Close() if self.on_expire == "close" and act.kind == "starved" else act
-        if view.now >= view.round_start + self.seconds:
+        if late:
             return Close() if self.on_expire == "close" else Abort(self._expired(view), "deadline")
         if self.on_expire == "close" and not act.issue and not view.in_flight():
             return Close()
@@ -93,8 +96,8 @@ class Deadline(Following):
             if silent
             else "nothing is in flight"
         )
+        told = "; ".join(filter(None, (waiting, given_up(view), self.explain())))
         return (
-            f"{self.seconds:g} s have passed since submission: {len(view.buffer)} results arrived, {waiting}, "
-            f"{given_up(view)}; likely a function that is out of memory or too slow, or too little concurrency: "
-            "look at its logs, or allow more time"
+            f"{self.seconds:g} s have passed since submission: {len(view.buffer)} results arrived; {told}; likely a "
+            "function that is out of memory or too slow, or too little concurrency: look at its logs, or allow more time"
         )

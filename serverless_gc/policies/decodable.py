@@ -106,13 +106,16 @@ class UntilDecodable:
             return Wait() if self._outstanding and self._wants_more() else Close()
         if self._outstanding:
             return Wait()
-        missing = self._tracker.missing()
         return Abort(
-            f"{len(missing)} of {self.code.k} blocks cannot be reconstructed (blocks {numbers(missing)}): "
-            f"{self._n_results} of {self.code.n_workers} results arrived, {given_up(view)}; "
+            f"{self.explain()}: {self._n_results} of {self.code.n_workers} results arrived, {given_up(view)}; "
             "run again, or choose a code with more workers for the same number of blocks",
             "starved",
         )
+
+    def explain(self) -> str:
+        """Say which blocks cannot be reconstructed from what arrived."""
+        missing = self._tracker.missing()
+        return f"{len(missing)} of {self.code.k} blocks cannot be reconstructed (blocks {numbers(missing)})"
 
     def _wants_more(self) -> bool:
         if self._beyond < self.margin:

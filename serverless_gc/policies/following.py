@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from serverless_gc.types import Act, View, Wait, WaitPolicy
 
-__all__ = ["Following"]
+__all__ = ["Explains", "Following"]
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A policy that can say what it still waits for."""
+
+    def explain(self) -> str:
+        """Say what is missing."""
+        ...
 
 
 class Following:
@@ -18,6 +27,10 @@ class Following:
         self.inner = inner
         self.leftover = inner.leftover
         self._asked = -1.0
+
+    def explain(self) -> str:
+        """Say what the inner policy still waits for; empty if it does not tell."""
+        return self.inner.explain() if isinstance(self.inner, Explains) else ""
 
     def _restart(self) -> None:
         self._asked = -1.0

@@ -1,0 +1,229 @@
+# ruff: noqa: ARG001, ARG002 - stand-ins must have the arguments of what they stand for
+"""The virtual-time host: times and staleness known in closed form."""
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+
+from serverless_gc.engine import Completion, Engine, VirtualHost
+from serverless_gc.errors import InputError, InvokeError
+from serverless_gc.policies import Deadline, FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
+from serverless_gc.stragglers import Constant, Exponential, Pareto, ShiftedExponential
+from serverless_gc.types import Close, Timing, Wait
+
+
+def simulate(policy, law, *, n_slots=8, rounds=3000, seed=0):
+    host = VirtualHost(law, seed=seed)
+    outcomes = list(host.simulate(Engine(policy, n_slots, keep_records=False), rounds))
+    return host, outcomes
+
+
+def mean_time(outcomes):
+    return outcomes[-1].t_close / len(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "law", "expected"),
+    [
+        (KSync(4), Exponential(1.0), 0.6345),
+        (KBatchSync(4), Exponential(1.0), 0.5),
+        (KAsync(4), Exponential(1.0), 0.6345),
+        (KBatchAsync(4), Exponential(1.0), 0.5),
+        (KSync(4), ShiftedExponential(0.5, 1.0), 1.1345),
+        (KBatchSync(4), ShiftedExponential(0.5, 1.0), 1.112),
+        (KAsync(4), ShiftedExponential(0.5, 1.0), 0.920),
+        (KBatchAsync(4), ShiftedExponential(0.5, 1.0), 0.75),
+        (KBatchAsync(4), Pareto(1.0, 3.0), 0.75),
+    ],
+)
+def test_time_per_update(policy, law, expected):
+    # 3000 updates: a standard error near 1 %, so three of them
+    assert mean_time(simulate(policy, law)[1]) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [(KAsync(4), 8 / 4 - 1), (KBatchAsync(4), (8 - 1) / 4), (KAsync(8), 0.0), (KSync(3), 0.0)]
+)
+@pytest.mark.parametrize("law", [Exponential(1.0), ShiftedExponential(0.5, 1.0), Pareto(1.0, 2.5)])
+def test_mean_staleness_does_not_depend_on_the_law(policy, expected, law):
+    _, outcomes = simulate(policy, law)
+    staleness = [o.version - a.task.version for o in outcomes for a in o.arrivals]
+    assert min(staleness) >= 0
+    assert np.mean(staleness) == pytest.approx(expected, rel=0.01, abs=1e-12)
+
+
+def test_asynchronous_staleness_is_geometric():
+    _, outcomes = simulate(KAsync(1), Exponential(1.0), n_slots=4, rounds=20_000)
+    staleness = np.array([o.version - o.arrivals[0].task.version for o in outcomes])
+    seen = np.bincount(staleness, minlength=60)[:60] / staleness.size
+    geometric = 0.25 * 0.75 ** np.arange(60)
+    assert np.abs(seen - geometric).sum() / 2 < 0.02
+
+
+def test_busy_seconds_are_total_time_on_test_and_ignored_work_is_billed():
+    host, outcomes = simulate(KSync(8), ShiftedExponential(0.3, 1.0), n_slots=16)
+    busy = sum(o.counts.busy_used + o.counts.busy_wasted for o in outcomes) / len(outcomes)
+    assert busy == pytest.approx(16 * 0.3 + 8.0, rel=0.02)
+    assert busy + host.ignored_seconds / len(outcomes) == pytest.approx(16 * 1.3, rel=0.02)
+    assert host.ignored_seconds > 0
+
+
+def test_number_of_ignored_tasks_still_running_follows_little():
+    host, outcomes = simulate(KSync(8), Exponential(1.0), n_slots=16)
+    assert host.ignored_seconds / outcomes[-1].t_close == pytest.approx(12.07, rel=0.03)
+
+
+def test_spare_copies_do_not_leak_into_the_next_round():
+    # wait for one of each group of r slots; the round takes H_S / (r mu), or less if the buffer were kept
+    class Groups:
+        leftover = "cancel"
+
+        def open(self, view):
+            return [view.new_task(slot) for slot in range(view.n_slots)]
+
+        def on_arrival(self, view, arrival):
+            first = {}
+            for a in view.buffer:
+                first.setdefault(a.task.slot % 5, a)
+            return Close(tuple(first.values())) if len(first) == 5 else Wait()
+
+        def on_failure(self, view, task):
+            return Wait()
+
+        def timer(self, view):
+            return None
+
+        def on_timer(self, view):
+            return Wait()
+
+    _, outcomes = simulate(Groups(), Exponential(1.0), n_slots=20)
+    assert mean_time(outcomes) == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5) / 4, rel=0.03)
+
+
+def test_rates_bias_which_slot_comes_first():
+    class Rates:
+        def sample(self, slot, k, work, rng):
+            return Timing(compute=rng.standard_exponential() / (slot + 1))
+
+    _, outcomes = simulate(KSync(1), Rates(), n_slots=4, rounds=6000)
+    share = np.bincount([o.arrivals[0].task.slot for o in outcomes]) / len(outcomes)
+    assert share == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
+
+
+def test_equal_seeds_give_equal_runs():
+    def log(seed):
+        _, outcomes = simulate(KBatchAsync(3), Exponential(1.0), rounds=50, seed=seed)
+        return [(a.task.task_id, a.t_arrived) for o in outcomes for a in o.arrivals]
+
+    assert log(1) == log(1)
+    assert log(1) != log(2)
+
+
+def test_no_round_is_longer_than_its_deadline():
+    _, outcomes = simulate(Deadline(WaitAll(), 1.5, "close"), Exponential(1.0), rounds=500)
+    assert max(o.duration for o in outcomes) == pytest.approx(1.5)
+    assert {o.error for o in outcomes} == {None}
+    assert len({len(o.arrivals) for o in outcomes}) > 2
+
+
+def test_execute_is_awaited_for_arrivals_only_and_in_order_of_time():
+    done = []
+
+    class Backwards:
+        def sample(self, slot, k, work, rng):
+            return Timing(start=1.0, read=0.5, compute=work * (10 - slot), write=0.25)
+
+    async def execute(task):
+        done.append(task.slot)
+        if task.slot == 9 and task.attempt == 0:
+            raise InvokeError("killed", kind="function")
+        return Completion(body=task.slot * 10, work_done=0.5, stats={"n": 1})
+
+    host = VirtualHost(Backwards(), start=100.0)
+    outcome = asyncio.run(host.run(Engine(KSync(2), 10), execute))
+    assert done == [9, 8, 7]
+    assert outcome.t_open == 100.0
+    assert [(a.body, a.work_done, a.stats) for a in outcome.arrivals] == [(80, 0.5, {"n": 1}), (70, 0.5, {"n": 1})]
+    assert outcome.arrivals[0].t_arrived == 100.0 + 1.75 + 2.0
+    assert host.now == outcome.t_close
+    assert outcome.counts.failed == 1
+
+
+def test_clock_goes_on_from_round_to_round():
+    async def execute(task):
+        return Completion()
+
+    async def main():
+        host, engine = VirtualHost(Constant(2.0)), Engine(FirstK(1), 2)
+        return [(o.t_open, o.t_close) for o in [await host.run(engine, execute) for _ in range(3)]]
+
+    assert asyncio.run(main()) == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
+
+
+def test_attempts_that_never_answer_starve_the_round_instead_of_hanging_it():
+    class Never:
+        def sample(self, slot, k, work, rng):
+            return Timing(compute=math.inf if slot else 1.0)
+
+    host = VirtualHost(Never())
+    [outcome] = host.simulate(Engine(WaitAll(), 4), 1)
+    assert outcome.error == "starved"
+    assert "never answer" in outcome.reason
+    [late] = VirtualHost(Never()).simulate(Engine(Deadline(WaitAll(), 5.0), 4), 1)
+    assert (late.error, late.t_close) == ("deadline", 5.0)
+    assert host.ignored_seconds == 0.0
+
+
+def test_arrival_at_the_deadline_counts():
+    [outcome] = VirtualHost(Constant(5.0)).simulate(Engine(Deadline(WaitAll(), 5.0), 3), 1)
+    assert outcome.error is None
+    assert len(outcome.arrivals) == 3
+
+
+def test_bug_in_execute_propagates_and_leaves_the_engine_clean():
+    async def broken(task):
+        raise ZeroDivisionError
+
+    async def works(task):
+        return Completion(body=task.version)
+
+    async def main():
+        host, engine = VirtualHost(Constant(1.0)), Engine(WaitAll(), 3)
+        with pytest.raises(ZeroDivisionError):
+            await host.run(engine, broken)
+        assert engine.last.counts.voided == 3
+        return await host.run(engine, works)
+
+    outcome = asyncio.run(main())
+    assert [a.body for a in outcome.arrivals] == [0, 0, 0]
+    assert outcome.t_open == 1.0
+
+
+def test_kept_attempts_are_voided_at_close():
+    host, engine = VirtualHost(Exponential(1.0)), Engine(KAsync(2), 8)
+    list(host.simulate(engine, 5))
+    asyncio.run(host.close(engine))
+    assert engine.counts.voided == 6
+    assert engine.counts.outstanding == 0
+    assert host.ignored_seconds > 0
+
+
+def test_error_of_a_policy_leaves_a_simulation_clean():
+    class Broken(WaitAll):
+        def on_arrival(self, view, arrival):
+            if view.version == 2:
+                raise LookupError
+            return super().on_arrival(view, arrival)
+
+    host, engine = VirtualHost(Constant(1.0)), Engine(Broken(), 3)
+    with pytest.raises(LookupError):
+        list(host.simulate(engine, 5))
+    assert not engine.is_open
+    assert engine.last.counts.balanced
+
+
+def test_start_must_be_finite():
+    with pytest.raises(InputError, match="start"):
+        VirtualHost(Constant(1.0), start=math.inf)

@@ -156,6 +156,9 @@ class InvokeError(ServerlessGCError):
         Whether the function may have run, so that a stored result is worth looking for.
     request_id
         The service's request id when known.
+    reason
+        A short phrase without names or numbers, for counting: it tells failures of one kind apart
+        ("empty reply", "no envelope"). The kind itself unless given.
     """
 
     def __init__(
@@ -163,6 +166,7 @@ class InvokeError(ServerlessGCError):
         message: str,
         *,
         kind: FailureKind,
+        reason: str = "",
         retryable: bool | None = None,
         may_have_run: bool | None = None,
         request_id: str = "",
@@ -172,6 +176,7 @@ class InvokeError(ServerlessGCError):
         self.retryable = kind not in {"denied", "missing", "too-large"} if retryable is None else retryable
         self.may_have_run = kind in {"timeout", "lost", "bad-reply"} if may_have_run is None else may_have_run
         self.request_id = request_id
+        self.reason = reason or kind
 
 
 class ProtocolMismatch(ServerlessGCError):

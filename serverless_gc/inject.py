@@ -103,9 +103,12 @@ class Faults:
     fail_times
         See ``fail``.
     late
-        Tasks whose reply of the *previous* round is delivered first, before their own.
+        Tasks whose first attempt is answered with the reply that its slot gave in an earlier round, as if that
+        one had been under way all the time. The task itself runs and stores its result; its own reply is lost
+        behind the late one. Further attempts are answered properly, and so is a slot that never replied before.
     non_finite
-        Tasks whose reply carries a NaN.
+        Tasks whose reply carries a NaN (in its first entry), at every attempt; a reply without an inline value is
+        left alone.
     slow_down
         Fraction of store requests answered 503 SlowDown ...
     slow_down_seconds

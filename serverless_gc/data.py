@@ -308,7 +308,7 @@ class _Objective:
             raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
         if reduction not in {"sum", "mean"}:
             raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-        if isinstance(l2, (str, bytes)) or np.ndim(l2) or not 0 <= l2 < np.inf:
+        if not isinstance(l2, (int, float, np.number)) or not 0 <= l2 < np.inf:
             raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
         try:
             self.loss = losses.get(loss) if isinstance(loss, str) else loss

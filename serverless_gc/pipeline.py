@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -285,30 +285,32 @@ def _report(
         refused_writes=seen["refused_writes"],
         slow_downs=slow_downs + seen["slow_downs"],
         by_reference=seen["by_reference"],
-        failures=counts.failures,
+        failures={str(kind): n for kind, n in counts.failures.items()},
         code=rnd.matrix.code.name,
         n_workers=rnd.matrix.code.n_workers,
         k=rnd.matrix.code.k,
         bytes_up=rnd.attempts.bytes_up,
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
-        spans=tuple(_span(record, rnd.number) for record in outcome.records if record.fate != "withdrawn"),
+        spans=tuple(_spans(outcome.records, rnd.number)),
+        decodable={rnd.number: outcome.t_close},
         notes=(certificate.warning,) if certificate.warning else (),
     )
 
 
-def _span(record: TaskRecord, number: int) -> Span:
-    """Split an attempt's time into phases: what the worker reported, and the rest as queued."""
-    times = record.stats
-    phases = {name: float(times.get(name, 0.0)) for name in ("read", "compute", "write")}
-    queued = max(0.0, record.t_end - record.t_issued - sum(phases.values()))
-    return Span(
-        slot=record.slot,
-        attempt=record.attempt,
-        round=number,
-        t_issued=record.t_issued,
-        t_end=record.t_end,
-        fate=record.fate,
-        queued=queued,
-        **phases,
-    )
+def _spans(records: Iterable[TaskRecord], number: int) -> Iterator[Span]:
+    """Split each attempt's time into phases: what the worker reported, and the rest as queued."""
+    for record in records:
+        if record.fate == "withdrawn":
+            continue
+        phases = {name: float(record.stats.get(name, 0.0)) for name in ("read", "compute", "write")}
+        yield Span(
+            slot=record.slot,
+            attempt=record.attempt,
+            round=number,
+            t_issued=record.t_issued,
+            t_end=record.t_end,
+            fate=record.fate,
+            queued=max(0.0, record.t_end - record.t_issued - sum(phases.values())),
+            **phases,
+        )

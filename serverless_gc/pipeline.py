@@ -119,7 +119,13 @@ async def product(
     published = time.perf_counter()
     rnd = await _publish(res, matrix, operand)  # store
 
-    engine = Engine(make_policy(matrix.code), matrix.code.n_workers, max_attempts=res.max_attempts, seed=rnd.number)
+    engine = Engine(
+        make_policy(matrix.code),
+        matrix.code.n_workers,
+        max_attempts=res.max_attempts,
+        seed=rnd.number,
+        version=rnd.number,
+    )
 
     async def execute(spec: TaskSpec) -> Completion:  # (work) and collect
         value, stats = await rnd.attempts.run(spec)

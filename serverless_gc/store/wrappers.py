@@ -165,15 +165,15 @@ class LatencyStore(StoreWrapper):
         return self._seconds(operation, key, size) if callable(self._seconds) else self._seconds
 
 
-_MESSAGE = re.compile(r"(?:^|/)blocks/(?:.*[^0-9])?([0-9]+)(?:\.[a-z]+)?$")
+_MESSAGE = re.compile(r"(?:^|/)(?:rows|columns)/([0-9]+)$")
 
 
 def message_of(key: str) -> int | None:
-    """Return the message id of a block's key, the last number of a key with a part ``blocks``; None for others.
+    """Return the message id of a coded block's key, as `serverless_gc.encode` names them; None for other keys.
 
     Examples
     --------
-    >>> message_of("run/blocks/0007"), message_of("blocks/polar-12.sgc"), message_of("run/results/3")
+    >>> message_of("data/rows/00007"), message_of("data/columns/00012"), message_of("round/0000003/00012")
     (7, 12, None)
     """
     match = _MESSAGE.search(key)

@@ -125,7 +125,7 @@ def layouts():
 
 
 @pytest.mark.parametrize("code", ["uncoded", "replication", "mds", "polar"])
-@pytest.mark.parametrize(("name", "X"), layouts(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(("name", "X"), list(layouts()), ids=lambda v: v if isinstance(v, str) else "")
 @pytest.mark.filterwarnings("ignore::serverless_gc.encode.SparseFillWarning")
 def test_layouts_and_dtypes(local, name, X, code):
     dense = X.toarray() if sp.issparse(X) else np.asarray(X)

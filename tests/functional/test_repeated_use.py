@@ -19,19 +19,31 @@ def problem(seed=0, n=200, p=10):
     return rng.standard_normal((n, p)), rng.standard_normal(n), rng.standard_normal(p)
 
 
+def stored(store):
+    async def sizes():
+        return {info.key: info.size async for info in store.list("")}
+
+    return asyncio.run(sizes())
+
+
+def blocks(store):
+    return {key for key in stored(store) if "/data/" in key}
+
+
 def test_second_call_with_the_same_data_uploads_nothing():
     X, y, w = problem()
     store = CountingStore(MemoryStore())
     with sgc.Session(store=store):
         sgc.coded_gradient(X, y, w)
-        puts = store.counts["put"]
-        blocks = [key for key in store.written if "/data/" in key]
+        written = blocks(store)
+        assert len(written) == 2 * (16 + 1)  # rows and columns: a block per worker and a manifest
+        sent = store.bytes["put"]
         sgc.coded_gradient(X.copy(order="F"), y, w + 1)
-        assert [key for key in store.written if "/data/" in key] == blocks
-        assert store.counts["put"] == puts
+        assert blocks(store) == written
+        assert store.bytes["put"] - sent < 16 * 40  # cancel marks are empty, operands travel with the tasks
         X[3, 4] += 1.0  # changed in place: other content, encoded again
         g = sgc.coded_gradient(X, y, w)
-        assert store.counts["put"] > puts
+        assert len(blocks(store)) == 2 * len(written)
     np.testing.assert_allclose(g, X.T @ (X @ w - y), rtol=1e-10)
 
 
@@ -41,10 +53,7 @@ def test_closing_removes_every_object():
     with sgc.Session(store=store, inject=sgc.inject.Stragglers(fraction=0.2, slowdown=5, base=0.001)) as s:
         s.encode(X, y, code="polar").gradient(w)
 
-    async def left():
-        return [info.key async for info in store.list("")]
-
-    assert asyncio.run(left()) == []
+    assert stored(store) == {}
 
 
 def test_two_hundred_iterations_leave_threads_sockets_and_memory_where_they_were():
@@ -57,8 +66,7 @@ def test_two_hundred_iterations_leave_threads_sockets_and_memory_where_they_were
 
         def state():
             gc.collect()
-            objects = sum(len(value) for value in store.snapshot().values())
-            return threading.active_count(), len(os.listdir("/proc/self/fd")), objects
+            return threading.active_count(), len(os.listdir("/proc/self/fd")), sum(stored(store).values())
 
         before = state()
         for _ in range(200):

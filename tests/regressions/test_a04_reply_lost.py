@@ -11,4 +11,4 @@ def test_lost_replies_are_recovered_from_the_store(problem):
     assert report.recovered == 2 * 4  # four in each of the two rounds
     assert report.issued == 2 * 16  # none was executed again
     assert report.failed == 0
-    assert "reply lost, result recovered: 8" in str(report)
+    assert "8 lost replies, their results recovered" in str(report)

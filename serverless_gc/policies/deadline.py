@@ -99,5 +99,5 @@ class Deadline(Following):
         told = "; ".join(filter(None, (waiting, given_up(view), self.explain())))
         return (
             f"{self.seconds:g} s have passed since submission: {len(view.buffer)} results arrived; {told}; likely a "
-            "function that is out of memory or too slow, or too little concurrency: look at its logs, or allow more time"
+            "function out of memory or too slow, or too little concurrency: look at its logs, or allow more time"
         )

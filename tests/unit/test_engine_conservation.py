@@ -90,7 +90,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(policy=policies, steps=steps, max_attempts=st.integers(1, 3), seed=st.integers(0, 5))
 def test_conservation(policy, steps, max_attempts, seed):
     engine = Engine(policy, N_SLOTS, max_attempts=max_attempts, seed=seed, backoff=Backoff(base=0.5))

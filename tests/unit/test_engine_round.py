@@ -324,6 +324,28 @@ def test_timers_of_older_rounds_and_replaced_timers_are_ignored():
     assert asked == [12.0]
 
 
+def test_timer_of_an_older_round_is_told_by_its_version_even_at_the_same_time():
+    asked = []
+    engine = Engine(Rule(timer=lambda v: 5.0, on_timer=asked.append, on_arrival=lambda v, a: Close()), 2)
+    tasks = issued(engine.open(0.0))
+    engine.handle(Arrived(tasks[0]), 0.0)
+    assert only(engine.open(0.0), SetTimer) == SetTimer(5.0, 1)
+    assert engine.handle(TimerFired(0, 5.0), 5.0) == []
+    assert asked == []
+
+
+def test_restarted_engine_issues_the_same_tasks():
+    engine = Engine(KBatchSync(2), 2, seed=4)
+    for _ in range(3):
+        tasks = issued(engine.open(0.0))
+        tasks += issued(engine.handle(Arrived(tasks[0]), 0.0))
+        engine.handle(Arrived(tasks[-1]), 0.0)
+    tasks = issued(engine.open(0.0))
+    again = issued(Engine(KBatchSync(2), 2, seed=4, version=3).open(0.0))
+    assert tasks == again
+    assert tasks != issued(Engine(KBatchSync(2), 2, seed=5, version=3).open(0.0))
+
+
 def test_timer_that_repeats_itself_does_not_spin():
     engine = Engine(Rule(timer=lambda v: 1.0), 1)
     assert only(engine.open(0.0), SetTimer).at == 1.0

@@ -73,6 +73,12 @@ def test_the_tighter_of_two_deadlines_counts():
         assert "2 s have passed" in engine.handle(TimerFired(0, 2.0), 2.0)[-1].outcome.reason
 
 
+def test_inner_deadline_is_not_made_an_answer_by_an_outer_one():
+    engine = Engine(Deadline(Deadline(WaitAll(), 2.0), 5.0, "close"), 2)
+    engine.open(0.0)
+    assert engine.handle(TimerFired(0, 2.0), 2.0)[-1].outcome.error == "deadline"
+
+
 def test_deadline_is_noticed_on_an_arrival_too():
     engine = Engine(Deadline(WaitAll(), 2.0), 3)
     tasks = [a.task for a in engine.open(0.0) if isinstance(a, Issue)]

@@ -119,9 +119,9 @@ def test_inner_timer_is_asked_at_its_own_time_only():
 
 def test_tasks_of_an_older_round_are_not_copied():
     model = ByAttempt(lambda slot, attempt: 100.0 if slot == 0 else 1.0)
-    outcomes = run(model, 8, Speculate(KAsync(6), quantile=0.5), rounds=10)
-    copied = [r.version for o in outcomes for r in o.records if r.attempt == 1]
-    assert set(copied) <= {0}
+    host, engine = VirtualHost(model), Engine(Speculate(KAsync(6), quantile=0.5, max_copies=9), 8)
+    list(host.simulate(engine, 10))
+    assert {f.task.task_id for f in engine.view.in_flight() if f.task.slot == 0} == {"0-0"}
 
 
 def test_copies_shorten_rounds_with_injected_stragglers():
@@ -132,16 +132,18 @@ def test_copies_shorten_rounds_with_injected_stragglers():
     assert sum(o.counts.copies for o in backed) < 0.12 * sum(o.counts.issued for o in backed)
 
 
-def test_issues_of_the_inner_policy_are_kept():
-    class Twice(FirstK):
+def test_what_the_inner_policy_copies_is_not_copied_again():
+    class Own(WaitAll):
         def on_arrival(self, view, arrival):
             act = super().on_arrival(view, arrival)
-            return Wait((view.new_task(0),)) if isinstance(act, Wait) and arrival.task.slot == 0 else act
+            return Wait((view.new_task(5),)) if arrival.task.slot == 3 else act
 
-    engine = Engine(Speculate(Twice(4)), 4)
+    engine = Engine(Speculate(Own(), quantile=0.5), 6)
     tasks = [a.task for a in engine.open(0.0) if isinstance(a, Issue)]
-    [issue] = engine.handle(Arrived(tasks[0]), 1.0)
-    assert issue.task.slot == 0
+    for task in tasks[:3]:
+        engine.handle(Arrived(task), 1.0)
+    issued = [a.task for a in engine.handle(Arrived(tasks[3]), 4.0) if isinstance(a, Issue)]
+    assert [(t.slot, t.attempt) for t in issued] == [(5, 1), (4, 1)]
 
 
 def test_parameters_are_checked():

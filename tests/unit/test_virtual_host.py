@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from serverless_gc.engine import Completion, Engine, VirtualHost
+from serverless_gc.engine import Backoff, Completion, Engine, VirtualHost
 from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.policies import Deadline, FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
 from serverless_gc.stragglers import Constant, Exponential, Pareto, ShiftedExponential
@@ -222,6 +222,23 @@ def test_error_of_a_policy_leaves_a_simulation_clean():
         list(host.simulate(engine, 5))
     assert not engine.is_open
     assert engine.last.counts.balanced
+
+
+def test_retries_that_never_started_are_not_billed():
+    async def execute(task):
+        if task.slot == 0:
+            raise InvokeError("reset", kind="unavailable")
+        return Completion()
+
+    class Staggered:
+        def sample(self, slot, k, work, rng):
+            return Timing(compute=1.0 + slot)
+
+    host = VirtualHost(Staggered())
+    engine = Engine(KSync(1), 3, backoff=Backoff(base=100.0, cap=100.0))
+    outcome = asyncio.run(host.run(engine, execute))
+    assert (outcome.counts.withdrawn, outcome.counts.voided) == (1, 1)
+    assert host.ignored_seconds == 1.0
 
 
 def test_start_must_be_finite():

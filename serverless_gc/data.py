@@ -7,7 +7,7 @@ residual ``r = d loss / d z`` here, then ``X.T r`` from the coded columns. Both 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -50,6 +50,7 @@ class EncodedPair:
         self.fingerprint = fingerprint
         self._source: Source | None = source
         self._made: dict[int, EncodedMatrix] = {}
+        self._unreported = Report(rounds=0)
         self._locks = (asyncio.Lock(), asyncio.Lock())
 
     async def matrix(self, axis: Literal[0, 1], scanned: Scan | None = None) -> EncodedMatrix:
@@ -69,20 +70,39 @@ class EncodedPair:
                     scanned = await asyncio.to_thread(scan, source)
                 if scanned.fingerprint != self.fingerprint:
                     raise InputError("X was changed in place after session.encode(X); encode it again")
-                res = await self.owner.resources()
-                self._made[axis] = await store_encoded(
-                    source,
-                    self.code,
-                    res.store,
-                    f"{res.prefix}/data/{self.key}",
-                    axis=axis,
-                    dtype=self.dtype,
-                    scanned=scanned,
-                    limits=res.limits,
-                )
+                await self._encode(axis, source, scanned)
             if len(self._made) == 2:
                 self._source = None  # both encodings are stored: the matrix itself is needed no longer
             return self._made[axis]
+
+    async def _encode(self, axis: Literal[0, 1], source: Source, scanned: Scan) -> None:
+        res = await self.owner.resources()
+        start = time.perf_counter()
+        slow_downs = res.store_stats.slow_downs if res.store_stats else 0
+        made = self._made[axis] = await store_encoded(
+            source,
+            self.code,
+            res.store,
+            f"{res.prefix}/data/{self.key}",
+            axis=axis,
+            dtype=self.dtype,
+            scanned=scanned,
+            limits=res.limits,
+            on_progress=res.progress.on_encode if res.progress else None,
+        )
+        self._unreported = self._unreported.merge(
+            Report(
+                rounds=0,
+                bytes_up=made.nbytes if made.uploaded else 0,
+                encode_seconds=time.perf_counter() - start,
+                slow_downs=(res.store_stats.slow_downs if res.store_stats else 0) - slow_downs,
+            )
+        )
+
+    def reported(self, report: Report) -> Report:
+        """Add what encoding cost since the last report: it belongs to the call that caused it."""
+        unreported, self._unreported = self._unreported, Report(rounds=0)
+        return report.merge(unreported)
 
     @property
     def stored_nnz(self) -> int:
@@ -289,7 +309,8 @@ class CodedData:
         owner = self._pair.owner
         matrix = await self._pair.matrix(axis)
         res = await owner.resources()
-        return await product(res, matrix, operand, lambda code: owner.policy_for(code, deadline))
+        answer, report = await product(res, matrix, operand, lambda code: owner.policy_for(code, deadline))
+        return answer, self._pair.reported(report)
 
 
 class _Objective:
@@ -351,4 +372,3 @@ def _operand(x: Any, n: int, name: str) -> Array:
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
         raise InputError(f"{name} holds NaN or Inf, first at index {where if a.ndim > 1 else where[0]}")
     return a
-

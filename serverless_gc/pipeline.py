@@ -15,19 +15,35 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from serverless_gc import observe
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.collect import Attempts, Collector
 from serverless_gc.encode import EncodedMatrix
-from serverless_gc.engine import Completion, Engine, Host, RoundOutcome, TaskRecord
+from serverless_gc.engine import (
+    AbortRound,
+    Action,
+    Arrived,
+    CloseRound,
+    Completion,
+    Engine,
+    Event,
+    Failed,
+    Host,
+    Issue,
+    OnEvent,
+    RoundOutcome,
+    TaskRecord,
+)
 from serverless_gc.errors import DeadlineExceeded, LimitError, NotDecodableError, ServerlessGCError
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
-from serverless_gc.observe import Report, Span
+from serverless_gc.observe import Progress, Report, Span
 from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
@@ -57,6 +73,7 @@ class Resources:
     tolerance: float | None = None
     logs_hint: str = ""
     store_stats: StoreStats | None = None
+    progress: Progress | None = None
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -133,7 +150,8 @@ async def product(
 
     begun = time.perf_counter()
     try:
-        outcome = await res.host.run(engine, execute)  # invoke
+        with _announced(res, rnd) as on_event:
+            outcome = await res.host.run(engine, execute, on_event=on_event)  # invoke
     except asyncio.CancelledError as exc:
         await _interrupted(res, rnd, engine, exc)
         raise
@@ -164,6 +182,36 @@ def _service_counts(res: Resources) -> dict[str, int]:
         "retries": res.invoker.stats.retries,
         "slow_downs": res.store_stats.slow_downs if res.store_stats else 0,
     }
+
+
+@contextmanager
+def _announced(res: Resources, rnd: _Round) -> Iterator[OnEvent | None]:
+    """Show the round's progress, if the session has somewhere to show it."""
+    progress, number, code = res.progress, rnd.number, rnd.matrix.code
+    if progress is None:
+        yield None
+        return
+
+    def on_event(event: Event | Action, t: float) -> None:
+        match event:
+            case Issue(task):
+                progress(observe.TaskIssued(t, number, task.slot, task.attempt))
+            case Arrived(task):
+                progress(observe.TaskArrived(t, number, task.slot, task.attempt))
+            case Failed(task, kind, message):
+                progress(observe.TaskFailed(t, number, task.slot, task.attempt, kind, message))
+            case CloseRound() | AbortRound():
+                progress(observe.RoundClosed(t, number))
+            case _:
+                pass
+
+    name = f"{'X.T r' if rnd.matrix.axis else 'X w'} ({code.name})"
+    progress(observe.RoundOpened(0.0, number, code.n_workers, code.k, name))
+    watch = asyncio.get_running_loop().create_task(progress.watch())
+    try:
+        yield on_event
+    finally:
+        watch.cancel()
 
 
 async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Round:
@@ -221,6 +269,8 @@ async def _retire(res: Resources, rnd: _Round) -> None:
 
 async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
     """Leave the cancel mark and say on the exception what may still be billed."""
+    async with asyncio.timeout(1.0):
+        await res.store.put(rnd.cancel_key, b"")
     running = engine.last.counts.voided if engine.last else 0
     exc.add_note(
         f"{running} invocation{'s' if running != 1 else ''} of round {rnd.number} "

@@ -25,6 +25,7 @@ from serverless_gc.errors import InputError, ServerlessGCError, StoreError
 from serverless_gc.inject import Injection
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.observe import Progress
 from serverless_gc.pipeline import Resources
 from serverless_gc.policies import Deadline, UntilDecodable
 from serverless_gc.store.base import Store
@@ -66,6 +67,8 @@ class Session:
         Replace the backend's own, for instance by one of yours.
     limits
         Service limits to enforce.
+    progress
+        Show a bar for each round on a terminal or in a notebook, and a plain line every few seconds elsewhere.
     seed
         Seed of the simulated clock.
 
@@ -99,6 +102,7 @@ class Session:
         store: Store | None = None,
         invoker: Invoker | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        progress: bool = False,
         seed: int = 0,
     ) -> None:
         given = {
@@ -120,6 +124,7 @@ class Session:
         self._max_attempts = max_attempts
         self._tolerance = tolerance
         self._limits = limits
+        self._progress = Progress() if progress else None
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
@@ -173,6 +178,8 @@ class Session:
             self._backend.release()
             return
         res, backend, pid = opened
+        if self._progress is not None:
+            self._progress.close()
         try:
             if pid == os.getpid():
                 await res.settle()
@@ -206,6 +213,7 @@ class Session:
                 tolerance=self._tolerance,
                 logs_hint=backend.logs_hint,
                 store_stats=backend.store_stats,
+                progress=self._progress,
             )
             self._opened = (res, backend, os.getpid())
         return self._opened[0]

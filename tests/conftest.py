@@ -40,7 +40,6 @@ def s3_bucket(moto_endpoint, aws_environment):
     client.close()
 
 
-
 class Problem:
     """X 1,000 x 20, y from a linear model plus noise, and the reference gradient in plain NumPy."""
 

@@ -291,7 +291,9 @@ class PolarCode(Code):
 
     def _residual(self, received: Received, used: set[int]) -> float:
         """Encode a sample of columns again and compare with the results that are not simply copied."""
-        compared = [m for m in received.vectors if m not in used] or [m for m in received.vectors if m not in self._sources]
+        compared = [m for m in received.vectors if m not in used] or [
+            m for m in received.vectors if m not in self._sources
+        ]
         columns = sample_columns(received.rows.shape[1])
         expected = self.encode(np.ascontiguousarray(received.rows[:, columns]), messages=compared)
         return mismatch(expected, np.stack([received.vectors[m][columns] for m in compared]))

@@ -127,7 +127,7 @@ class Received:
         If shapes differ or the values are not numeric.
     """
 
-    __slots__ = ("direct", "dtype", "lost", "rows", "vectors", "_out", "_result")
+    __slots__ = ("_out", "_result", "direct", "dtype", "lost", "rows", "vectors")
 
     def __init__(self, values: Mapping[int, Array], out: Array | None, k: int, sources: Mapping[int, int]) -> None:
         arrays = {int(message): np.asarray(value) for message, value in values.items()}
@@ -135,9 +135,7 @@ class Received:
         self.dtype = _work_dtype(arrays, out)
         if out is not None and out.shape != (k, *shape):
             raise InputError(f"out must have shape {(k, *shape)}, got {out.shape}")
-        self.vectors = {
-            message: np.ascontiguousarray(a, dtype=self.dtype).reshape(-1) for message, a in arrays.items()
-        }
+        self.vectors = {message: np.ascontiguousarray(a, dtype=self.dtype).reshape(-1) for message, a in arrays.items()}
         self._out = out
         usable = out is not None and out.dtype == self.dtype and out.flags.c_contiguous
         self._result: Array = out if usable and out is not None else np.empty((k, *shape), dtype=self.dtype)
@@ -178,7 +176,9 @@ def _common_shape(arrays: Mapping[int, Array]) -> tuple[int, ...]:
         if first is None:
             first, shape = message, a.shape
         elif a.shape != shape:
-            raise InputError(f"all results must have one shape: message {first} has {shape}, message {message} {a.shape}")
+            raise InputError(
+                f"all results must have one shape: message {first} has {shape}, message {message} {a.shape}"
+            )
     return shape
 
 

@@ -91,11 +91,13 @@ class Sequential:
             xa = self.complete(left, first)
         if self.signed:
             second = [
-                q if q is not None or p is None or s is None else subtract(s, p) for p, q, s in zip(a, b, xa, strict=True)
+                q if q is not None or p is None or s is None else subtract(s, p)
+                for p, q, s in zip(a, b, xa, strict=True)
             ]
         else:
             second = [
-                q if q is not None or p is None or s is None else subtract(p, s) for p, q, s in zip(a, b, xa, strict=True)
+                q if q is not None or p is None or s is None else subtract(p, s)
+                for p, q, s in zip(a, b, xa, strict=True)
             ]
         xb = self.complete(right, second)
         out = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal, TypeAlias
 
-
 from serverless_gc.codes.base import Tracker, Verdict, check_message
 from serverless_gc.codes.polar_layout import Layout
 from serverless_gc.codes.polar_schedule import (
@@ -196,5 +195,3 @@ def make_tracker(layout: Layout, mode: Mode) -> Tracker:
     if mode == "peel" and layout.kernel == "binary":
         return PeelTracker(layout)
     return SequentialTracker(layout)
-
-

@@ -171,9 +171,7 @@ class Program:
         return int(min(max(_TILE_BYTES // live // 512 * 512, _TILE_MIN), _TILE_MAX))
 
 
-def _last_uses(
-    ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]
-) -> tuple[dict[Row, int], list[Row]]:
+def _last_uses(ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]) -> tuple[dict[Row, int], list[Row]]:
     """Operation that reads each needed row last (``len(ops)`` for wanted rows), and the inputs that are needed."""
     end = len(ops)
     last = {row: end for row in wanted if row >= 0}

@@ -125,7 +125,7 @@ class FaultyInvoker(_Wrapper):
         InvokeError
             The injected fault, or whatever the inner invoker raises.
         """
-        self._throttle(task)
+        await self._throttle(task)
         self._running += 1
         try:
             if self._hits("drop", task):
@@ -144,7 +144,7 @@ class FaultyInvoker(_Wrapper):
     def _hits(self, name: str, task: TaskSpec) -> bool:
         return self._faults.hits(name, task.slot, task.version)
 
-    def _throttle(self, task: TaskSpec) -> None:
+    async def _throttle(self, task: TaskSpec) -> None:
         limit = self._faults.concurrency
         full = bool(limit) and self._running >= limit
         if not full and self._hits("throttle", task):
@@ -155,6 +155,7 @@ class FaultyInvoker(_Wrapper):
         if full:
             self.stats.invocations += 1
             self.stats.throttles += 1
+            await asyncio.sleep(0)  # a refusal takes a round trip: the round's other calls are sent meanwhile
             raise self._error(task, "throttled", "429 TooManyRequestsException, ConcurrentInvocationLimitExceeded")
 
     def _late(self, task: TaskSpec, reply: Buffer) -> Buffer:

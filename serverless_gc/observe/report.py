@@ -202,7 +202,17 @@ class Report:
 
 _SUMMED = (
     *("issued", "used", "surplus", "failed", "voided", "elapsed", "awaited", "rounds", "retries", "throttles"),
-    *("recovered", "late", "duplicates", "refused_writes", "slow_downs", "stale", "by_reference", "bytes_up", "bytes_down"),
+    *(
+        "recovered",
+        "late",
+        "duplicates",
+        "refused_writes",
+        "slow_downs",
+        "stale",
+        "by_reference",
+        "bytes_up",
+        "bytes_down",
+    ),
     *("encode_seconds", "decode_seconds"),
 )
 

@@ -14,7 +14,7 @@ import serverless_gc as sgc
 from serverless_gc.store import CountingStore, MemoryStore
 
 
-def problem(seed=0, n=200, p=10):
+def problem(seed=0, n=200, p=24):
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, p)), rng.standard_normal(n), rng.standard_normal(p)
 
@@ -40,7 +40,7 @@ def test_second_call_with_the_same_data_uploads_nothing():
         sent = store.bytes["put"]
         sgc.coded_gradient(X.copy(order="F"), y, w + 1)
         assert blocks(store) == written
-        assert store.bytes["put"] - sent < 16 * 40  # cancel marks are empty, operands travel with the tasks
+        assert store.bytes["put"] - sent < sent / 4  # the workers' results, no blocks
         X[3, 4] += 1.0  # changed in place: other content, encoded again
         g = sgc.coded_gradient(X, y, w)
         assert len(blocks(store)) == 2 * len(written)

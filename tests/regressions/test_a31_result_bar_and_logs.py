@@ -7,11 +7,12 @@ import sys
 SCRIPT = """
 import logging, sys
 logging.basicConfig(level=logging.ERROR)
-import serverless_gc
-from serverless_gc.observe import progress
-with progress(total=3, desc="gradients") as bar:
+import numpy as np
+import serverless_gc as sgc
+with sgc.Session(progress=True, inject=sgc.inject.Stragglers(fraction=[0], slowdown=10, base=0.05)) as s:
+    data = s.encode(np.eye(40), np.ones(40), code="uncoded", n_workers=4)
     for _ in range(3):
-        bar.update()
+        data.gradient(np.ones(40))
 print("done")
 """
 
@@ -42,8 +43,8 @@ def test_bar_is_shown_on_a_terminal_whatever_the_log_level():
         seen += piece
     os.close(parent)
     assert process.wait(timeout=60) == 0
-    assert b"gradients" in seen
-    assert b"3/3" in seen
+    assert b"X w (uncoded)" in seen
+    assert b"3/4" in seen
 
 
 def test_importing_configures_no_handler():

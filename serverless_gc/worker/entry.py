@@ -116,6 +116,8 @@ class _Attempt:
             self._check_mark()
         with self.phase("compute"):
             value = np.asarray(kernels.get(task.kernel)(blocks, operand, task.params))
+            if value.dtype.kind not in "biufc":
+                raise TypeError(f"kernel {task.kernel!r} returned an array of {value.dtype}, numbers are expected")
         duplicate = False
         if task.result_key:
             with self.phase("write"):

@@ -149,7 +149,10 @@ def test_packing_copies_no_array():
     assert np.shares_memory(np.frombuffer(parts[1], np.uint8), block)
 
 
-@pytest.mark.parametrize("bad", [np.array(["a"]), np.array([None]), np.array([1], "M8[s]"), np.array([b"a"])])
+@pytest.mark.parametrize(
+    "bad",
+    [np.array(["a"]), np.array([None]), np.array([1], "M8[s]"), np.array([b"a"]), np.ones(1, "g"), np.ones(1, "G")],
+)
 def test_other_kinds_of_arrays_are_refused(bad):
     with pytest.raises(TypeError, match="dtype"):
         pack({}, [bad])

@@ -295,6 +295,12 @@ def test_what_the_function_raises_comes_back_in_words(bench):
     assert not bench.raw.exists("run/results/7")
 
 
+def test_a_kernel_that_returns_no_numbers_is_at_fault_itself(bench, monkeypatch):
+    monkeypatch.setattr(kernels, "KERNELS", {"words": lambda *_: np.array(["a"])})
+    reply = bench.run(bench.task(kernel="words"))
+    assert (reply.error["kind"], reply.error["type"]) == ("function", "TypeError")
+
+
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [

@@ -165,16 +165,16 @@ class LatencyStore(StoreWrapper):
         return self._seconds(operation, key, size) if callable(self._seconds) else self._seconds
 
 
-_MESSAGE = re.compile(r"(?:^|/)blocks/(?:.*[^0-9])?([0-9]+)(?:\.[a-z]+)?$")
+_MESSAGE = re.compile(r"(?:^|/)(?:rows|columns|blocks)/([0-9]+)$")
 
 
 def message_of(key: str) -> int | None:
-    """Return the message id of a block's key, the last number of a key with a part ``blocks``; None for others.
+    """Return the message id of a block's key, a number in a folder ``rows``, ``columns`` or ``blocks``; else None.
 
     Examples
     --------
-    >>> message_of("run/blocks/0007"), message_of("blocks/polar-12.sgc"), message_of("run/results/3")
-    (7, 12, None)
+    >>> message_of("run/rows/00007"), message_of("blocks/12"), message_of("run/rows/manifest"), message_of("results/3")
+    (7, 12, None, None)
     """
     match = _MESSAGE.search(key)
     return int(match.group(1)) if match else None

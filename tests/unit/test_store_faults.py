@@ -99,16 +99,16 @@ async def test_the_store_recovers_after_the_time_given():
 @pytest.mark.parametrize("how", ["flip", "prefix", "truncate"])
 async def test_corruption_reaches_both_faces_and_only_the_blocks_named(how):
     store = FaultyStore(MemoryStore(), Faults(corrupt=[7], corrupt_how=how, seed=1))
-    for key in ("run/blocks/0007", "run/blocks/0008", "run/results/7"):
+    for key in ("run/rows/00007", "run/columns/00008", "run/results/7"):
         await store.put(key, BLOCK)
     for face in (store.get, None):
-        for key in ("run/blocks/0008", "run/results/7"):
+        for key in ("run/columns/00008", "run/results/7"):
             data = await face(key) if face else store.blobs().get(key)
             np.testing.assert_array_equal(unpack_block(data), np.arange(50.0).reshape(10, 5))
-        data = await face("run/blocks/0007") if face else store.blobs().get("run/blocks/0007")
+        data = await face("run/rows/00007") if face else store.blobs().get("run/rows/00007")
         with pytest.raises(FrameError):
             unpack_block(data)
-    np.testing.assert_array_equal(unpack_block(await store.inner.get("run/blocks/0007"))[0], np.arange(5.0))
+    np.testing.assert_array_equal(unpack_block(await store.inner.get("run/rows/00007"))[0], np.arange(5.0))
     assert store.injected["corrupt"] == 2
 
 

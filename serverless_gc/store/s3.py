@@ -154,7 +154,10 @@ class S3Store(Store):
         return await self._request("GetObject", key, read)
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
-        """Write one object; ``if_absent`` is S3's ``If-None-Match: *``."""
+        """Write one object; ``if_absent`` is S3's ``If-None-Match: *``.
+
+        False may also mean that this very call wrote the object, if its first answer was lost and it was repeated.
+        """
         from botocore.exceptions import ClientError
 
         body = joined(data)  # botocore takes bytes or a file, and signs the file by reading it twice

@@ -61,9 +61,7 @@ def from_transport_error(error: Exception, *, operation: str, bucket: str, key: 
         return ConfigError(f"{what}: no AWS credentials found ({error}); run 'aws configure' or 'aws sso login'")
     if isinstance(error, exceptions.NoRegionError):
         return ConfigError(f"{what}: no region; give the store one or set AWS_REGION")
-    refused = (exceptions.ParamValidationError, exceptions.SSLError, exceptions.InvalidRegionError)
-    if isinstance(error, exceptions.BotoCoreError) and not isinstance(
-        error, (exceptions.HTTPClientError, exceptions.IncompleteReadError)
-    ):
-        return ConfigError(f"{what}: {text}")
-    return StoreError(f"{what}: {text}", key=key, retryable=not isinstance(error, refused))
+    network = (exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.IncompleteReadError)
+    if isinstance(error, exceptions.BotoCoreError) and not isinstance(error, network):
+        return ConfigError(f"{what}: {text}")  # settings, parameters, credential providers
+    return StoreError(f"{what}: {text}", key=key, retryable=not isinstance(error, exceptions.SSLError))

@@ -165,16 +165,16 @@ class LatencyStore(StoreWrapper):
         return self._seconds(operation, key, size) if callable(self._seconds) else self._seconds
 
 
-_MESSAGE = re.compile(r"(?:^|/)(?:rows|columns)/([0-9]+)$")
+_MESSAGE = re.compile(r"(?:^|/)(?:rows|columns|blocks)/([0-9]+)$")
 
 
 def message_of(key: str) -> int | None:
-    """Return the message id of a coded block's key, as `serverless_gc.encode` names them; None for other keys.
+    """Return the message id of a block's key, a number in a folder ``rows``, ``columns`` or ``blocks``; else None.
 
     Examples
     --------
-    >>> message_of("data/rows/00007"), message_of("data/columns/00012"), message_of("round/0000003/00012")
-    (7, 12, None)
+    >>> message_of("run/rows/00007"), message_of("blocks/12"), message_of("run/rows/manifest"), message_of("results/3")
+    (7, 12, None, None)
     """
     match = _MESSAGE.search(key)
     return int(match.group(1)) if match else None

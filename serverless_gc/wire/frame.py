@@ -35,6 +35,7 @@ ALIGNMENT = 64
 _PREFIX = struct.Struct("<4sHHIIQ")
 _MAGIC = b"SGCF"
 _KINDS = frozenset("biufc")
+_MOST_ITEM_BYTES = {"c": 16}  # a long double means another number on another processor
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=True)
 
 
@@ -64,7 +65,7 @@ def pack_parts(header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -
     Raises
     ------
     TypeError
-        If an array's dtype is not boolean, integer, floating or complex.
+        If an array's dtype is not boolean, integer, floating or complex, or is a long double.
     """
     parts: list[bytes | memoryview] = []
     table: list[list[Any]] = []
@@ -74,7 +75,7 @@ def pack_parts(header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -
         a = np.ascontiguousarray(item)
         if a.ndim != item.ndim:
             a = a.reshape(item.shape)  # ascontiguousarray promotes 0-d to 1-d
-        if a.dtype.kind not in _KINDS:
+        if a.dtype.kind not in _KINDS or a.dtype.itemsize > _MOST_ITEM_BYTES.get(a.dtype.kind, 8):
             raise TypeError(f"cannot put dtype {a.dtype} on the wire")
         if a.dtype.byteorder == ">" or (a.dtype.byteorder == "=" and not np.little_endian):
             a = a.astype(a.dtype.newbyteorder("<"))

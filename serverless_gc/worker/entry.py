@@ -75,7 +75,7 @@ def _store_kind(error: Exception) -> str:
     kind = getattr(error, "kind", "")
     if kind:
         return str(kind)
-    if isinstance(error, KeyError):
+    if isinstance(error, (KeyError, ValueError)):  # no such object, or no store behind such a URL
         return "missing"
     return "denied" if isinstance(error, PermissionError) else "unavailable"
 
@@ -83,10 +83,10 @@ def _store_kind(error: Exception) -> str:
 class _Attempt:
     """One attempt at one task."""
 
-    def __init__(self, task: Task, blobs: Blobs, warm: Warm) -> None:
+    def __init__(self, task: Task, blobs: Blobs, warm: Warm, sleep: Callable[[float], None]) -> None:
         self.task = task
         self.counts = RetryCounts()
-        self.blobs = RetryingBlobs(blobs, counts=self.counts)
+        self.blobs = RetryingBlobs(blobs, sleep=sleep, counts=self.counts)
         self.warm = warm
         self.times: dict[str, float] = {}
         self.execution = uuid.uuid4().hex
@@ -116,6 +116,8 @@ class _Attempt:
             self._check_mark()
         with self.phase("compute"):
             value = np.asarray(kernels.get(task.kernel)(blocks, operand, task.params))
+            if value.dtype.kind not in "biufc":
+                raise TypeError(f"kernel {task.kernel!r} returned an array of {value.dtype}, numbers are expected")
         duplicate = False
         if task.result_key:
             with self.phase("write"):
@@ -249,7 +251,7 @@ def _environment(*, cold: bool) -> dict[str, Any]:
     }
 
 
-def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm) -> Reply:
+def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[float], None]) -> Reply:
     try:
         refusal = _other_protocol(unpack(payload, verify=False))
         if refusal is not None:
@@ -259,7 +261,7 @@ def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm) -> Reply:
         kind = "protocol" if error.reason == "version" else "corrupt"
         return replace(_reply(None, "error", {}, {}), error=_described(kind, error))
     try:
-        attempt = _Attempt(task, open_store(task.store), warm)
+        attempt = _Attempt(task, open_store(task.store), warm, sleep)
     except Exception as error:  # noqa: BLE001 - whatever a store's opening raises belongs into the reply
         return replace(_reply(task, "error", {}, {}), error=_described(_store_kind(error), error))
     try:
@@ -270,7 +272,13 @@ def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm) -> Reply:
         return replace(_reply(task, "error", attempt.times, attempt.stats()), error=_described(fault.kind, fault.cause))
 
 
-def run(payload: Buffer, open_blobs: OpenBlobs = open_blobs, *, warm: Warm | None = None) -> bytes:
+def run(
+    payload: Buffer,
+    open_blobs: OpenBlobs = open_blobs,
+    *,
+    warm: Warm | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes:
     """Run one attempt at one task.
 
     Parameters
@@ -281,6 +289,8 @@ def run(payload: Buffer, open_blobs: OpenBlobs = open_blobs, *, warm: Warm | Non
         Opens the store named by the task's URL.
     warm
         Blocks kept from earlier tasks; by default this process's, bounded by ``SERVERLESS_GC_CACHE_MB``.
+    sleep
+        How to wait before a request to a busy store is repeated.
 
     Returns
     -------
@@ -299,7 +309,7 @@ def run(payload: Buffer, open_blobs: OpenBlobs = open_blobs, *, warm: Warm | Non
     """
     started = time.time()
     cold = next(_runs) == 0
-    reply = _run(payload, open_blobs, _process_warm() if warm is None else warm)
+    reply = _run(payload, open_blobs, _process_warm() if warm is None else warm, sleep)
     return replace(
         reply,
         times={**reply.times, "started": started},

@@ -150,7 +150,7 @@ def _csr_multiply_transposed(block: CsrBlock, operand: Array) -> Array:
     columns = block.shape[1]
     dtype = _work_dtype(block.data, operand)
     row_of = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-    flat = operand.reshape(len(operand), -1)
+    flat = operand if operand.ndim == 2 else operand[:, None]
     out = np.empty((columns, flat.shape[1]), dtype)
     for c in range(flat.shape[1]):
         products = block.data.conj() * flat[row_of, c]

@@ -2,7 +2,8 @@
 
 Each loss has ``value(z, y, sample_weight) -> float``, a *sum* over rows, and
 ``residual(z, y, sample_weight) -> array`` of ``z``'s shape, the derivative of that sum with respect to ``z``. With
-``z = X @ w`` the gradient is ``X.T @ residual``. Nothing overflows for ``|z|`` of 1000 and beyond.
+``z = X @ w`` the gradient is ``X.T @ residual``. Work is done in the precision of ``z``, sums in double precision.
+Nothing overflows for ``|z|`` of 1000 and beyond.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _real_labels(name: str, z: Array, y: Array) -> Array:
         raise ValueError(f"loss {name!r} needs real z, got {z.dtype}")
     if y.shape != z.shape:
         raise ValueError(f"loss {name!r}: y must have the shape of z = X @ w, {z.shape}, got {y.shape}")
-    return _inexact(y)
+    return _inexact(y).astype(z.dtype, copy=False)
 
 
 class Loss(ABC):
@@ -103,7 +104,7 @@ class Loss(ABC):
             raise ValueError(
                 f"loss {self.name!r}: sample_weight must be finite and at least 0, got {weight[row]} in row {row}"
             )
-        return z, y, weight
+        return z, y, weight.astype(z.real.dtype, copy=False)
 
     def _labels(self, z: Array, y: Array) -> Array:
         """Check the labels and bring them to the form the formulas use; by default real, of ``z``'s shape."""
@@ -150,7 +151,8 @@ class Squared(Loss):
     def _labels(self, z: Array, y: Array) -> Array:
         if y.shape != z.shape:
             raise ValueError(f"loss 'squared': y must have the shape of z = X @ w, {z.shape}, got {y.shape}")
-        return _inexact(y)
+        y = _inexact(y)
+        return y if y.dtype.kind == "c" and z.dtype.kind == "f" else y.astype(z.dtype, copy=False)
 
     def _terms(self, z: Array, y: Array) -> Array:
         result: Array = 0.5 * np.abs(z - y) ** 2

@@ -17,6 +17,7 @@ import http.client
 import os
 import re
 import socket
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -58,6 +59,11 @@ def _read(response: http.client.HTTPResponse) -> memoryview:
             raise http.client.IncompleteRead(b"", len(view) - done)
         done += n
     return view
+
+
+def _close_all(idle: deque[http.client.HTTPConnection]) -> None:
+    while idle:
+        idle.pop().close()
 
 
 class S3Blobs:
@@ -105,6 +111,7 @@ class S3Blobs:
         self._credentials = credentials
         self._connect_timeout, self._read_timeout = connect_timeout, read_timeout
         self._idle: deque[http.client.HTTPConnection] = deque()
+        weakref.finalize(self, _close_all, self._idle)
 
     def get(self, key: str) -> memoryview:
         """Read one object."""
@@ -134,9 +141,8 @@ class S3Blobs:
         raise self._error("HEAD", key, status, answer, body)
 
     def close(self) -> None:
-        """Close idle connections."""
-        while self._idle:
-            self._idle.pop().close()
+        """Close idle connections, as the end of the object does."""
+        _close_all(self._idle)
 
     def _request(
         self, method: str, key: str, body: Sequence[Buffer] = (), headers: Mapping[str, str] | None = None

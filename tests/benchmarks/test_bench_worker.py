@@ -1,0 +1,96 @@
+"""The worker against what bounds it: NumPy's product, SciPy's product, a checksum, NumPy's own import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from serverless_gc.store import MemoryStore
+from serverless_gc.wire import CsrBlock, Task, pack_block
+from serverless_gc.worker.entry import Warm, run
+from serverless_gc.worker.kernels import multiply
+from serverless_gc.worker.sigv4 import Credentials, Signer
+
+
+def best(call, repeats=7):
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_dense_matvec_is_numpys(benchmark, dtype):
+    block = np.random.default_rng(0).standard_normal((2000, 2000)).astype(dtype)
+    operand = np.ones(2000, dtype)
+    benchmark(multiply, block, operand)
+    bound = best(lambda: np.dot(block, operand), 30)
+    ratio = bound / best(lambda: multiply(block, operand), 30)
+    benchmark.extra_info["of np.dot"] = round(ratio, 3)
+    assert ratio > 0.9
+
+
+def test_mixed_precision_matvec(benchmark):
+    block = np.random.default_rng(0).standard_normal((2000, 2000)).astype(np.float32)
+    operand = np.ones(2000)
+    benchmark(multiply, block, operand)
+    whole = best(lambda: block @ operand)
+    benchmark.extra_info["times faster than converting the block as a whole"] = round(
+        whole / best(lambda: multiply(block, operand)), 2
+    )
+
+
+@pytest.mark.parametrize("columns", [0, 8])
+def test_sparse_matvec(benchmark, columns):
+    matrix = scipy.sparse.random_array((20000, 5000), density=0.005, rng=np.random.default_rng(0), format="csr")
+    block = CsrBlock(matrix.data, matrix.indices, matrix.indptr, matrix.shape)
+    operand = np.random.default_rng(1).standard_normal((5000, columns) if columns else 5000)
+    benchmark(multiply, block, operand)
+    bound = best(lambda: matrix @ operand)
+    benchmark.extra_info["of SciPy"] = round(bound / best(lambda: multiply(block, operand)), 3)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_one_task_through_memory(benchmark, warm):
+    """4 MiB block, cold or kept; beside its product alone."""
+    block = np.random.default_rng(0).standard_normal((512, 1024))
+    store = MemoryStore()
+    blobs = store.blobs()
+    blobs.put("blocks/0", pack_block(block))
+    kept = Warm.of((64 << 20) if warm else 0)
+    operand = np.ones(1024)
+    numbers = iter(range(10**9))
+
+    def task():
+        n = next(numbers)
+        return run(
+            Task(
+                "r", 0, "t", 0, 0, "matvec", ("blocks/0",), f"r/{n}", store.url, operand, inline_limit=1 << 20
+            ).to_bytes(),
+            lambda _: blobs,
+            warm=kept,
+        )
+
+    benchmark(task)
+    benchmark.extra_info["times the product alone"] = round(best(task, 20) / best(lambda: block @ operand, 20), 2)
+
+
+def test_signing(benchmark):
+    signer, credentials = Signer("s3", "eu-west-1"), Credentials("AKID", "secret", "token")
+    benchmark(lambda: signer.sign("GET", "b.s3.eu-west-1.amazonaws.com", "/runs/1/blocks/7", credentials=credentials))
+
+
+def test_importing_the_worker_beside_importing_numpy(benchmark):
+    def importing(module):
+        return best(lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True), 5)
+
+    nothing, numpy, worker = importing("sys"), importing("numpy"), importing("serverless_gc.worker.entry")
+    benchmark.extra_info["of NumPy's import"] = round((worker - nothing) / (numpy - nothing), 3)
+    benchmark.pedantic(lambda: importing("serverless_gc.worker.entry"), rounds=1)

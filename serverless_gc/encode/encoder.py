@@ -21,7 +21,7 @@ from serverless_gc.encode.encoded import EncodedMatrix, axis_name, load_encoded,
 from serverless_gc.encode.fingerprint import Scan, scan
 from serverless_gc.encode.plan import Group, Plan, make_plan
 from serverless_gc.encode.sources import as_source
-from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound
+from serverless_gc.errors import CorruptObject, InputError, LimitError, ObjectNotFound
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Store
 from serverless_gc.wire import Block, CsrBlock, pack_block
@@ -246,8 +246,14 @@ class _Writer:
         async with self._slots:
             meta = {"message": message, "axis": axis_name(self._plan.axis)}
             parts = await self._run(pack_block, block, meta)
+            size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
+            if size > self._plan.limits.object_bytes:
+                raise LimitError(
+                    f"block {message} of {self._plan.source.name} is {size} bytes, the largest object is "
+                    f"{self._plan.limits.object_bytes} bytes. Use a code with more blocks (larger k)"
+                )
             await self._store.put(self._key(message), parts)
-        self._sizes[message] = sum(len(memoryview(part)) for part in parts)
+        self._sizes[message] = size
         self._nnz += int(block.data.size if isinstance(block, CsrBlock) else block.size)
         if self._on_progress is not None:
             self._on_progress(len(self._sizes), self._total)

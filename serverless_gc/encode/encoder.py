@@ -168,9 +168,9 @@ async def store_encoded(
         existing = await _existing(plan, store, prefix, found)
         if existing is not None:
             return existing
-        writer = _Writer(plan, store, prefix, run, concurrency, on_progress)
+        writer = _Writer(plan, found, store, prefix, run, concurrency, on_progress)
         await writer.write(await run(lambda: list(plan.groups(budget))))
-        encoded = writer.result(found)
+        encoded = writer.result()
         await write_manifest(store, encoded)
         return encoded
     finally:  # what still runs gives up at its next strip; nobody waits for it
@@ -210,6 +210,7 @@ class _Writer:
     def __init__(
         self,
         plan: Plan,
+        found: Scan,
         store: Store,
         prefix: str,
         run: _Run,
@@ -217,6 +218,7 @@ class _Writer:
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
         self._plan = plan
+        self._found = found
         self._store = store
         self._prefix = prefix
         self._run = run
@@ -244,7 +246,7 @@ class _Writer:
 
     async def _put(self, message: int, block: Block) -> None:
         async with self._slots:
-            meta = {"message": message, "axis": axis_name(self._plan.axis)}
+            meta = {"message": message, "axis": axis_name(self._plan.axis), "matrix": self._found.fingerprint}
             parts = await self._run(pack_block, block, meta)
             size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
             if size > self._plan.limits.object_bytes:
@@ -261,7 +263,7 @@ class _Writer:
     def _key(self, message: int) -> str:
         return f"{self._prefix}/{axis_name(self._plan.axis)}/{message:05d}"
 
-    def result(self, found: Scan) -> EncodedMatrix:
+    def result(self) -> EncodedMatrix:
         """Describe what was written."""
         plan = self._plan
         rows, columns = plan.source.shape
@@ -274,7 +276,7 @@ class _Writer:
             keys=tuple(self._key(first) for first in plan.first),
             dtype=plan.dtype,
             sparse=plan.source.sparse,
-            fingerprint=found.fingerprint,
+            fingerprint=self._found.fingerprint,
             prefix=self._prefix,
             nbytes=sum(self._sizes.values()),
             stored_nnz=self._nnz,

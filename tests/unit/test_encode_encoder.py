@@ -15,7 +15,7 @@ from serverless_gc.encode import as_source, encode_rows, fingerprint, load_encod
 from serverless_gc.errors import CorruptObject, InputError, LimitError, ObjectNotFound, StoreError
 from serverless_gc.limits import Limits
 from serverless_gc.store.base import ObjectInfo, Store
-from serverless_gc.wire import CsrBlock, unpack_block
+from serverless_gc.wire import CsrBlock, unpack, unpack_block
 
 blocks_module = importlib.import_module("serverless_gc.encode.blocks")
 
@@ -196,7 +196,7 @@ def test_frames_of_mixed_types(axis):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_sparse_equals_dense(axis, dtype):
-    x = sp.random_array((53, 31), density=0.15, rng=np.random.default_rng(2), format="csr")
+    x = sp.csr_array(sp.random(53, 31, 0.15, random_state=2))
     code = systematic(9, 6)
     made = dict(encode_rows(x, code, axis=axis, dtype=dtype, max_bytes=500))
     for i, want in enumerate(reference(x.toarray(), code, axis)):
@@ -273,7 +273,9 @@ async def test_bad_arguments_are_named(options, word):
 
 async def test_sparse_object_above_the_limit_is_refused():
     with pytest.raises(LimitError, match="larger k"):
-        await store_encoded(sp.eye_array(50), systematic(3, 2), DictStore(), "d", limits=Limits(object_bytes=300))
+        await store_encoded(
+            sp.csr_array(np.eye(50)), systematic(3, 2), DictStore(), "d", limits=Limits(object_bytes=300)
+        )
 
 
 def test_a_gradient_code_does_not_encode_rows():
@@ -302,6 +304,8 @@ async def test_keys_manifest_and_description():
     assert encoded.objects() == (encoded.manifest_key, *encoded.keys)
     for got, want in zip(stored(store, encoded), reference(x, code, 0), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12)
+    meta = unpack(store.objects[encoded.keys[5]]).header["meta"]
+    assert meta == {"message": 5, "axis": "rows", "matrix": encoded.fingerprint}
     columns = await store_encoded(x, code, store, "runs/1", axis=1)
     assert columns.keys[3] == "runs/1/columns/00003"
     assert columns.block_shape == (2, 10)
@@ -315,7 +319,7 @@ async def test_replicas_are_stored_once():
     assert encoded.keys == ("d/rows/00000", "d/rows/00001", "d/rows/00002") * 2
     assert len(store.objects) == 4
     assert encoded.stored_nnz == 36
-    sparse = await store_encoded(sp.eye_array(6), replication(3, 4), store, "s")
+    sparse = await store_encoded(sp.csr_array(np.eye(6)), replication(3, 4), store, "s")
     assert sparse.stored_nnz == 6
 
 

@@ -128,7 +128,7 @@ def test_broken_sparse_structure_is_refused_not_read():
     with pytest.raises(InputError, match="not a valid sparse matrix"):
         as_source(csr)
     with pytest.raises(InputError, match="out is for dense"):
-        as_source(sp.eye_array(3)).rows(0, 1, np.zeros((1, 3)))
+        as_source(sp.csr_array(np.eye(3))).rows(0, 1, np.zeros((1, 3)))
 
 
 def test_frames_of_one_type_and_of_many():

@@ -48,7 +48,7 @@ def systematic(n, k):
 
 
 def random_csr(m, p, density, seed=0):
-    return sp.random_array((m, p), density=density, rng=np.random.default_rng(seed), format="csr")
+    return sp.csr_array(sp.random(m, p, density, random_state=seed))
 
 
 @given(data=st.data())

@@ -84,7 +84,7 @@ def test_equal_exactly_when_bitwise_equal(a, data):
 
 def test_sparse_formats_agree_and_an_edit_in_place_shows():
     rng = np.random.default_rng(3)
-    coo = sp.random_array((50, 40), density=0.1, rng=rng, format="coo")
+    coo = sp.coo_array(sp.random(50, 40, 0.1, random_state=3))
     csr = coo.tocsr()
     shuffled = rng.permutation(coo.nnz)
     mixed = sp.coo_array((coo.data[shuffled], (coo.row[shuffled], coo.col[shuffled])), shape=coo.shape)

@@ -1,0 +1,255 @@
+"""What a call did: every task accounted for, what it cost, and how far the answer can be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from serverless_gc.codes.base import Certificate
+from serverless_gc.errors import ServerlessGCError
+from serverless_gc.observe.timeline import Span
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Account of one call: one round, or several merged.
+
+    Attributes
+    ----------
+    issued, used, surplus, failed, voided
+        Attempts sent, and how each ended: its result entered the answer; its result arrived but was not needed; it
+        failed; it was given up while running. The last four add up to the first.
+    elapsed
+        Seconds from the call to the answer.
+    certificate
+        How the answer was decoded; None before there is one.
+    awaited
+        Results that had arrived when the rounds were closed.
+    rounds
+        Number of rounds.
+    retries, throttles
+        Attempts repeated after a failure; answers 429.
+    recovered
+        Lost replies whose results were found in the store.
+    late, duplicates
+        Replies of an earlier round, and second replies to one task: not used.
+    refused_writes
+        Results that were not stored because one was there already.
+    slow_downs
+        Answers 503 of the store.
+    failures
+        Kind of failure to how often.
+    code, n_workers, k
+        The code, its workers and blocks; the largest of several rounds.
+    bytes_up, bytes_down
+        Bytes sent and received by the driver.
+    encode_seconds, decode_seconds
+        Seconds the driver spent on coding.
+    spans
+        One record for each attempt, for `serverless_gc.observe.plot_timeline`.
+    decodable
+        Round to the time at which its results sufficed, on the clock of the spans.
+    notes
+        What a careful user should know, one sentence each.
+
+    Examples
+    --------
+    >>> a = Report(issued=4, used=3, voided=1, elapsed=0.5, code="mds", n_workers=4, k=3, awaited=3)
+    >>> b = Report(issued=5, used=3, surplus=1, failed=1, elapsed=0.25, code="mds", n_workers=4, k=3, awaited=4)
+    >>> print(a.merge(b))
+    mds, 4 workers, k = 3: 2 rounds in 0.75 s
+      tasks    9 issued = 6 used + 1 surplus + 1 failed + 1 voided; 7 results had arrived
+    """
+
+    issued: int = 0
+    used: int = 0
+    surplus: int = 0
+    failed: int = 0
+    voided: int = 0
+    elapsed: float = 0.0
+    certificate: Certificate | None = None
+    awaited: int = 0
+    rounds: int = 1
+    retries: int = 0
+    throttles: int = 0
+    recovered: int = 0
+    late: int = 0
+    duplicates: int = 0
+    refused_writes: int = 0
+    slow_downs: int = 0
+    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    code: str = ""
+    n_workers: int = 0
+    k: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    spans: tuple[Span, ...] = ()
+    decodable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every attempt is accounted for: ``issued == used + surplus + failed + voided``."""
+        return self.issued == self.used + self.surplus + self.failed + self.voided
+
+    def check(self) -> Report:
+        """Return the report if it is balanced.
+
+        Raises
+        ------
+        ServerlessGCError
+            If attempts are missing from the account; gives the counts.
+        """
+        if not self.balanced:
+            raise ServerlessGCError(f"the account of tasks does not add up: {self._tasks()}; please report this")
+        return self
+
+    def merge(self, other: Report) -> Report:
+        """Add another report: counts, times and bytes add up, the worse certificate stays.
+
+        Rounds of ``other`` are renumbered to follow this report's, unless their numbers differ already.
+        """
+        summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
+        shift = self._shift(other)
+        return Report(
+            **summed,
+            certificate=_worse(self.certificate, other.certificate),
+            failures=dict(Counter(self.failures) + Counter(other.failures)),
+            code=" + ".join(dict.fromkeys(name for name in (self.code, other.code) if name)),
+            n_workers=max(self.n_workers, other.n_workers),
+            k=max(self.k, other.k),
+            spans=self.spans + tuple(dataclasses.replace(s, round=s.round + shift) for s in other.spans),
+            decodable={**self.decodable, **{r + shift: t for r, t in other.decodable.items()}},
+            notes=tuple(dict.fromkeys(self.notes + other.notes)),
+        )
+
+    def _shift(self, other: Report) -> int:
+        mine = {s.round for s in self.spans} | set(self.decodable)
+        theirs = {s.round for s in other.spans} | set(other.decodable)
+        return max(mine) + 1 - min(theirs) if mine & theirs else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON types."""
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        plain["certificate"] = None if self.certificate is None else dataclasses.asdict(self.certificate)
+        plain["spans"] = [dataclasses.asdict(span) for span in self.spans]
+        result: dict[str, Any] = _json(plain)
+        return result
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        who = ", ".join(
+            [
+                *([self.code] if self.code else []),
+                *([_count(self.n_workers, "worker")] if self.n_workers else []),
+                *([f"k = {self.k}"] if self.k else []),
+            ]
+        )
+        yield f"{who or 'report'}: {_count(self.rounds, 'round')} in {_seconds(self.elapsed)}"
+        yield f"  tasks    {self._tasks()}; {_count(self.awaited, 'result')} had arrived"
+        if trouble := self._trouble():
+            yield f"  trouble  {trouble}"
+        if cost := self._cost():
+            yield f"  cost     {cost}"
+        if self.certificate is not None:
+            yield f"  answer   {_answer(self.certificate)}"
+        for note in self.notes:
+            yield f"  note     {note}"
+
+    def _tasks(self) -> str:
+        return (
+            f"{self.issued} issued = {self.used} used + {self.surplus} surplus + {self.failed} failed"
+            f" + {self.voided} voided"
+        )
+
+    def _trouble(self) -> str:
+        said = [
+            (self.retries, "retry", "retries"),
+            (self.throttles, "throttle", "throttles"),
+            (self.recovered, "lost reply, its result recovered", "lost replies, their results recovered"),
+            (self.late, "late reply", "late replies"),
+            (self.duplicates, "duplicate", "duplicates"),
+            (self.refused_writes, "second write refused", "second writes refused"),
+            (self.slow_downs, "503 of the store", "503s of the store"),
+        ]
+        words = [f"{n} {one if n == 1 else many}" for n, one, many in said if n]
+        if self.failures:
+            words.append("failures: " + ", ".join(f"{n} {kind}" for kind, n in sorted(self.failures.items())))
+        return "; ".join(words)
+
+    def _cost(self) -> str:
+        words = []
+        if self.bytes_up or self.bytes_down:
+            words.append(f"{_bytes(self.bytes_up)} up, {_bytes(self.bytes_down)} down")
+        if self.encode_seconds or self.decode_seconds:
+            words.append(f"encode {_seconds(self.encode_seconds)}, decode {_seconds(self.decode_seconds)}")
+        return "; ".join(words)
+
+
+_SUMMED = (
+    *("issued", "used", "surplus", "failed", "voided", "elapsed", "awaited", "rounds", "retries", "throttles"),
+    *("recovered", "late", "duplicates", "refused_writes", "slow_downs", "bytes_up", "bytes_down"),
+    *("encode_seconds", "decode_seconds"),
+)
+
+
+def _worse(a: Certificate | None, b: Certificate | None) -> Certificate | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return max(a, b, key=_badness)
+
+
+def _badness(certificate: Certificate) -> tuple[float, float, float]:
+    residual = certificate.residual or 0.0
+    # A figure that could not be computed is the worst one.
+    worst = [float("inf") if np.isnan(x) else x for x in (certificate.predicted_error, residual)]
+    return max(worst), certificate.amplification, len(certificate.warning)
+
+
+def _answer(certificate: Certificate) -> str:
+    words = [f"predicted relative error {certificate.predicted_error:.1e} ({certificate.method})"]
+    if certificate.surplus_checked and certificate.residual is not None:
+        checked = _count(certificate.surplus_checked, "surplus result")
+        words.append(
+            f"{checked} agree{'s' if certificate.surplus_checked == 1 else ''} within {certificate.residual:.1e}"
+        )
+    if certificate.warning:
+        words.append(certificate.warning)
+    return "; ".join(words)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 0.1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def _bytes(n: int) -> str:
+    units = ("B", "kB", "MB", "GB", "TB")
+    power = min(len(units) - 1, (len(str(n)) - 1) // 3)
+    size = n / 1000**power
+    return f"{size:.3g} {units[power]}" if size < 1000 else f"{size:.0f} {units[power]}"
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -153,21 +153,23 @@ class DenseBlocks(BlockMaker):
         out = np.empty((g, b, width), dtype=self.dtype)
         flat = out.reshape(g, b * width)
         height, run = self._strip(g)
-        pieces = np.empty((self.partition.k, height * run), dtype=self._source.dtype)
-        direct = self._aligned and out.dtype == pieces.dtype
-        scratch = np.empty((0 if direct else g, height * run), dtype=pieces.dtype)
+        k, work = self.partition.k, self._source.dtype
+        pieces = np.empty(k * height * run, dtype=work)
+        direct = self._aligned and out.dtype == work
+        scratch = np.empty(0 if direct else g * height * run, dtype=work)
         for i in range(0, b, height):
             for c in range(0, width, run):
                 self.check()
                 i1, c1 = min(i + height, b), min(c + run, width)
                 size = (i1 - i) * (c1 - c)
-                blocks = self._gather(i, i1, c, c1, pieces[:, :size])
+                blocks = self._gather(i, i1, c, c1, pieces[: k * size].reshape(k, size))
                 if direct:  # a strip along the memory order is one stretch of each block
                     at = i * width + c
                     self.code.encode(blocks, flat[:, at : at + size], messages=messages)
                 else:
-                    self.code.encode(blocks, scratch[:, :size], messages=messages)
-                    out[:, i:i1, c:c1] = scratch[:, :size].reshape(g, i1 - i, c1 - c)
+                    strip = scratch[: g * size].reshape(g, size)
+                    self.code.encode(blocks, strip, messages=messages)
+                    out[:, i:i1, c:c1] = strip.reshape(g, i1 - i, c1 - c)
         return list(out)
 
     def _strip(self, n_coded: int) -> tuple[int, int]:
@@ -181,7 +183,7 @@ class DenseBlocks(BlockMaker):
         return min(b, max(1, entries // run)), run
 
     def _gather(self, i0: int, i1: int, c0: int, c1: int, out: Array) -> Array:
-        """Return the same entries of all source blocks, ``(k, entries)``; a view of the source where possible."""
+        """Return the same entries of all source blocks, ``(k, entries)``: a view of the source, or in ``out``."""
         part, width = self.partition, self.shape[1]
         cube = out.reshape(part.k, i1 - i0, c1 - c0)
         start, size = i0 * width + c0, out.shape[1]

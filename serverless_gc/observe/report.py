@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -85,7 +84,7 @@ class Report:
     duplicates: int = 0
     refused_writes: int = 0
     slow_downs: int = 0
-    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    failures: Mapping[str, int] = field(default_factory=dict)
     code: str = ""
     n_workers: int = 0
     k: int = 0
@@ -94,7 +93,7 @@ class Report:
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
     spans: tuple[Span, ...] = ()
-    decodable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    decodable: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

@@ -123,7 +123,7 @@ def stored(store, encoded):
 
 
 @given(data=st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_equals_the_definition_for_any_shape_layout_and_strip(data):
     m, p = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))
     k = data.draw(st.integers(1, 6))
@@ -138,7 +138,7 @@ def test_equals_the_definition_for_any_shape_layout_and_strip(data):
     elif layout == "sliced":
         x = np.repeat(np.repeat(x, 2, axis=0), 2, axis=1)[::2, ::2]
     code = data.draw(st.sampled_from([systematic(k + 3, k), plain(k + 1, k), replication(k, 2)]))
-    least, total = data.draw(st.sampled_from([(1, 64), (5, 640), (2048, 2**24)]))
+    least, total = data.draw(st.sampled_from([(1, 64), (5, 640), (40, 640), (90, 640), (2048, 2**24)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks_module, "_STRIP_LEAST", least)
         patch.setattr(blocks_module, "_STRIP_BYTES", total)
@@ -182,6 +182,28 @@ def test_float32_is_rounded_once_from_double_sums():
         for i, want in enumerate(reference(x, code, axis)):
             assert made[i].dtype == np.float32
             np.testing.assert_allclose(made[i], want, rtol=2**-23, atol=1e-9)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_files_are_encoded_from_the_mapping(axis, order, tmp_path):
+    x = np.asarray(np.random.default_rng(0).standard_normal((37, 20)), order=order)
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    code = systematic(6, 4)
+    made = dict(encode_rows(mapped, code, axis=axis))
+    for i, want in enumerate(reference(x, code, axis)):
+        np.testing.assert_allclose(made[i], want, rtol=1e-12)
+    assert np.shares_memory(made[0], mapped) == ((order == "C") == (axis == 0))
+
+
+async def test_sparse_blocks_without_entries_survive_the_store():
+    x = sp.csr_array(([2.0], ([1], [0])), shape=(3, 2))
+    store, code = DictStore(), systematic(7, 5)
+    encoded = await store_encoded(x, code, store, "d")
+    for got, want in zip(stored(store, encoded), reference(x.toarray(), code, 0), strict=True):
+        np.testing.assert_allclose(got, want)
+    assert len(set(encoded.keys)) == 6, "the two blocks of padding alone are one object"
 
 
 @pytest.mark.parametrize("axis", [0, 1])

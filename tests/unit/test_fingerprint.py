@@ -124,6 +124,14 @@ def test_bad_entries_of_sparse_matrices_and_frames_are_named():
         scan(as_source(pd.DataFrame({"a": [1.0], "b": [np.inf]})))
 
 
+def test_extended_precision_is_rounded_and_refused_beyond_double():
+    a = np.ones((3, 2), dtype=np.longdouble)
+    assert fingerprint(a) == fingerprint(np.ones((3, 2)))
+    a[2, 1] = np.longdouble(10) ** 400
+    with pytest.raises(InputError, match="infinity in row 2, column 1"):
+        scan(as_source(a))
+
+
 def test_duplicates_that_overflow_when_summed_are_found():
     coo = sp.coo_array((np.array([1e308, 1e308]), ([1, 1], [0, 0])), shape=(2, 2))
     with pytest.raises(InputError, match="infinity in row 1, column 0"):

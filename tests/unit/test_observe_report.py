@@ -1,4 +1,5 @@
 import json
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -125,4 +126,6 @@ def test_to_dict_is_json():
 def test_a_report_is_a_value():
     with pytest.raises(FrozenInstanceError):
         Report().used = 3
-    assert Report() == Report()
+    first, second = rounds()
+    merged = first.merge(second)
+    assert pickle.loads(pickle.dumps(merged)) == merged  # noqa: S301 - our own bytes

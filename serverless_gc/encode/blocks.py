@@ -89,6 +89,7 @@ class DenseBlocks(BlockMaker):
         self._aligned = (source.order == "C") == (axis == 0)
         whole = source.whole()
         self._whole = whole.T if axis == 1 and whole is not None else whole
+        self._stages = False
         self._flat = np.empty(0, dtype=source.dtype)  # the entries in one stretch, when they are so in memory
         if self._whole is not None and self._whole.flags.c_contiguous and self._whole.dtype == source.dtype:
             self._flat = self._whole.reshape(-1)
@@ -100,7 +101,12 @@ class DenseBlocks(BlockMaker):
 
     def source_groups(self, blocks: Sequence[int], budget: int) -> Iterator[list[int]]:
         """See `BlockMaker.source_groups`. Views need no memory: one group, but for a padded last block."""
-        return spans(blocks, len(blocks) if self._as_it_is(0) else budget // self.nbytes)
+        if self._as_it_is(0):
+            return spans(blocks, len(blocks))
+        complete = set(blocks) >= set(range(self.partition.n_filled))
+        fits = self.partition.k * self.nbytes <= budget and self.dtype == self._source.dtype
+        self._stages = complete and fits and not self._aligned
+        return spans(blocks, budget // self.nbytes)
 
     def _as_it_is(self, block: int) -> bool:
         """Whether the source holds this block just as it is stored, so that a view will do."""
@@ -111,6 +117,11 @@ class DenseBlocks(BlockMaker):
 
     def sources(self, blocks: Sequence[int]) -> list[Block]:
         """See `BlockMaker.sources`. Neighbouring blocks are read in one pass."""
+        if self._stages:  # copied against the memory order once, coded blocks are then made from the copy
+            staged = self._copied(range(self.partition.k))
+            staged.setflags(write=False)  # whoever gets the blocks must not spoil the sums to come
+            self._flat, self._aligned, self._stages = staged.reshape(-1), True, False
+            return [staged[j] for j in blocks]
         made: dict[int, Block] = {}
         to_copy = []
         for j in blocks:

@@ -1,7 +1,8 @@
 """From a matrix to coded blocks, streaming: as an iterator, or into a store.
 
-Memory beyond the source's own: at most about ``max_bytes`` of finished blocks (one group being computed, one being
-written) and 32 MiB of strips. Blocks that the code carries unchanged are views of the source when its layout allows.
+Memory beyond the source's own: at most about ``max_bytes`` of blocks (a group being computed, one being written,
+source blocks kept when they had to be transposed) and 32 MiB of strips. Blocks that the code carries unchanged are
+views of the source when its layout allows.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def encode_rows(
     1 [[3. 4.]]
     2 [[4. 6.]]
     """
-    budget = _half(max_bytes)
+    budget = _share(max_bytes)
     plan = make_plan(as_source(X), code, axis=axis, dtype=dtype)
     plan.check_range(scanned or scan(plan.source))
     return _generate(plan, budget)
@@ -156,7 +157,7 @@ async def store_encoded(
     _check_prefix(prefix)
     if concurrency < 1:
         raise InputError(f"concurrency must be at least 1, got {concurrency}")
-    budget = _half(max_bytes)
+    budget = _share(max_bytes)
     # Few threads: one computes, the others checksum. Each thread reserves address space of its own.
     pool = ThreadPoolExecutor(1 + min(3, os.cpu_count() or 1), thread_name_prefix="sgc-encode")
     stop = threading.Event()
@@ -178,11 +179,11 @@ async def store_encoded(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _half(max_bytes: int) -> int:
-    """Return the budget of one group; two are in memory at a time."""
+def _share(max_bytes: int) -> int:
+    """Return the budget of a group: one is computed, one written, and transposed source blocks may be kept."""
     if max_bytes < 1:
         raise InputError(f"max_bytes must be at least 1, got {max_bytes}")
-    return max(1, max_bytes // 2)
+    return max(1, max_bytes // 3)
 
 
 def _check_prefix(prefix: str) -> None:

@@ -174,6 +174,17 @@ def test_data_blocks_of_a_systematic_code_are_views():
     assert np.shares_memory(dict(encode_rows(single, systematic(5, 4), dtype="f4"))[2], single)
 
 
+def test_transposed_blocks_are_kept_for_the_sums_and_cannot_be_spoilt():
+    x = np.random.default_rng(0).standard_normal((30, 20))
+    code = systematic(6, 4)
+    made = {}
+    for message, block in encode_rows(x, code, axis=1):
+        made[message] = block
+        assert message >= 4 or not block.flags.writeable
+    assert np.shares_memory(made[0].base, made[3].base)
+    np.testing.assert_allclose(made[5], reference(x, code, 1)[5], rtol=1e-12)
+
+
 def test_float32_is_rounded_once_from_double_sums():
     x = np.random.default_rng(0).standard_normal((40, 7)).astype(np.float32)
     code = systematic(12, 8)

@@ -89,6 +89,7 @@ class DenseBlocks(BlockMaker):
         self._aligned = (source.order == "C") == (axis == 0)
         whole = source.whole()
         self._whole = whole.T if axis == 1 and whole is not None else whole
+        self._stages = False
         self._flat = np.empty(0, dtype=source.dtype)  # the entries in one stretch, when they are so in memory
         if self._whole is not None and self._whole.flags.c_contiguous and self._whole.dtype == source.dtype:
             self._flat = self._whole.reshape(-1)
@@ -100,7 +101,12 @@ class DenseBlocks(BlockMaker):
 
     def source_groups(self, blocks: Sequence[int], budget: int) -> Iterator[list[int]]:
         """See `BlockMaker.source_groups`. Views need no memory: one group, but for a padded last block."""
-        return spans(blocks, len(blocks) if self._as_it_is(0) else budget // self.nbytes)
+        if self._as_it_is(0):
+            return spans(blocks, len(blocks))
+        complete = set(blocks) >= set(range(self.partition.n_filled))
+        fits = self.partition.k * self.nbytes <= budget and self.dtype == self._source.dtype
+        self._stages = complete and fits and not self._aligned
+        return spans(blocks, budget // self.nbytes)
 
     def _as_it_is(self, block: int) -> bool:
         """Whether the source holds this block just as it is stored, so that a view will do."""
@@ -111,6 +117,11 @@ class DenseBlocks(BlockMaker):
 
     def sources(self, blocks: Sequence[int]) -> list[Block]:
         """See `BlockMaker.sources`. Neighbouring blocks are read in one pass."""
+        if self._stages:  # copied against the memory order once, coded blocks are then made from the copy
+            staged = self._copied(range(self.partition.k))
+            staged.setflags(write=False)  # whoever gets the blocks must not spoil the sums to come
+            self._flat, self._aligned, self._stages = staged.reshape(-1), True, False
+            return [staged[j] for j in blocks]
         made: dict[int, Block] = {}
         to_copy = []
         for j in blocks:
@@ -153,21 +164,23 @@ class DenseBlocks(BlockMaker):
         out = np.empty((g, b, width), dtype=self.dtype)
         flat = out.reshape(g, b * width)
         height, run = self._strip(g)
-        pieces = np.empty((self.partition.k, height * run), dtype=self._source.dtype)
-        direct = self._aligned and out.dtype == pieces.dtype
-        scratch = np.empty((0 if direct else g, height * run), dtype=pieces.dtype)
+        k, work = self.partition.k, self._source.dtype
+        pieces = np.empty(k * height * run, dtype=work)
+        direct = self._aligned and out.dtype == work
+        scratch = np.empty(0 if direct else g * height * run, dtype=work)
         for i in range(0, b, height):
             for c in range(0, width, run):
                 self.check()
                 i1, c1 = min(i + height, b), min(c + run, width)
                 size = (i1 - i) * (c1 - c)
-                blocks = self._gather(i, i1, c, c1, pieces[:, :size])
+                blocks = self._gather(i, i1, c, c1, pieces[: k * size].reshape(k, size))
                 if direct:  # a strip along the memory order is one stretch of each block
                     at = i * width + c
                     self.code.encode(blocks, flat[:, at : at + size], messages=messages)
                 else:
-                    self.code.encode(blocks, scratch[:, :size], messages=messages)
-                    out[:, i:i1, c:c1] = scratch[:, :size].reshape(g, i1 - i, c1 - c)
+                    strip = scratch[: g * size].reshape(g, size)
+                    self.code.encode(blocks, strip, messages=messages)
+                    out[:, i:i1, c:c1] = strip.reshape(g, i1 - i, c1 - c)
         return list(out)
 
     def _strip(self, n_coded: int) -> tuple[int, int]:
@@ -181,7 +194,7 @@ class DenseBlocks(BlockMaker):
         return min(b, max(1, entries // run)), run
 
     def _gather(self, i0: int, i1: int, c0: int, c1: int, out: Array) -> Array:
-        """Return the same entries of all source blocks, ``(k, entries)``; a view of the source where possible."""
+        """Return the same entries of all source blocks, ``(k, entries)``: a view of the source, or in ``out``."""
         part, width = self.partition, self.shape[1]
         cube = out.reshape(part.k, i1 - i0, c1 - c0)
         start, size = i0 * width + c0, out.shape[1]

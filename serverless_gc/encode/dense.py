@@ -78,7 +78,10 @@ class ArraySource(DenseSource):
     def window(self, r0: int, r1: int, c0: int, c1: int) -> Array:
         """See `DenseSource.window`."""
         piece = self._array[r0:r1, c0:c1]
-        return piece if piece.dtype == self.content_dtype else piece.astype(self.content_dtype)
+        if piece.dtype == self.content_dtype:
+            return piece
+        with np.errstate(over="ignore"):  # beyond double precision is infinity, which the scan refuses by row
+            return piece.astype(self.content_dtype)
 
     def whole(self) -> Array | None:
         """See `DenseSource.whole`."""

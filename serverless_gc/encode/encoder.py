@@ -1,7 +1,8 @@
 """From a matrix to coded blocks, streaming: as an iterator, or into a store.
 
-Memory beyond the source's own: at most about ``max_bytes`` of finished blocks (one group being computed, one being
-written) and 32 MiB of strips. Blocks that the code carries unchanged are views of the source when its layout allows.
+Memory beyond the source's own: at most about ``max_bytes`` of blocks (a group being computed, one being written,
+source blocks kept when they had to be transposed) and 32 MiB of strips. Blocks that the code carries unchanged are
+views of the source when its layout allows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from serverless_gc.encode.encoded import EncodedMatrix, axis_name, load_encoded,
 from serverless_gc.encode.fingerprint import Scan, scan
 from serverless_gc.encode.plan import Group, Plan, make_plan
 from serverless_gc.encode.sources import as_source
-from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound
+from serverless_gc.errors import CorruptObject, InputError, LimitError, ObjectNotFound
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Store
 from serverless_gc.wire import Block, CsrBlock, pack_block
@@ -92,7 +93,7 @@ def encode_rows(
     1 [[3. 4.]]
     2 [[4. 6.]]
     """
-    budget = _half(max_bytes)
+    budget = _share(max_bytes)
     plan = make_plan(as_source(X), code, axis=axis, dtype=dtype)
     plan.check_range(scanned or scan(plan.source))
     return _generate(plan, budget)
@@ -156,7 +157,7 @@ async def store_encoded(
     _check_prefix(prefix)
     if concurrency < 1:
         raise InputError(f"concurrency must be at least 1, got {concurrency}")
-    budget = _half(max_bytes)
+    budget = _share(max_bytes)
     # Few threads: one computes, the others checksum. Each thread reserves address space of its own.
     pool = ThreadPoolExecutor(1 + min(3, os.cpu_count() or 1), thread_name_prefix="sgc-encode")
     stop = threading.Event()
@@ -168,9 +169,9 @@ async def store_encoded(
         existing = await _existing(plan, store, prefix, found)
         if existing is not None:
             return existing
-        writer = _Writer(plan, store, prefix, run, concurrency, on_progress)
+        writer = _Writer(plan, found, store, prefix, run, concurrency, on_progress)
         await writer.write(await run(lambda: list(plan.groups(budget))))
-        encoded = writer.result(found)
+        encoded = writer.result()
         await write_manifest(store, encoded)
         return encoded
     finally:  # what still runs gives up at its next strip; nobody waits for it
@@ -178,11 +179,11 @@ async def store_encoded(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _half(max_bytes: int) -> int:
-    """Return the budget of one group; two are in memory at a time."""
+def _share(max_bytes: int) -> int:
+    """Return the budget of a group: one is computed, one written, and transposed source blocks may be kept."""
     if max_bytes < 1:
         raise InputError(f"max_bytes must be at least 1, got {max_bytes}")
-    return max(1, max_bytes // 2)
+    return max(1, max_bytes // 3)
 
 
 def _check_prefix(prefix: str) -> None:
@@ -210,6 +211,7 @@ class _Writer:
     def __init__(
         self,
         plan: Plan,
+        found: Scan,
         store: Store,
         prefix: str,
         run: _Run,
@@ -217,6 +219,7 @@ class _Writer:
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
         self._plan = plan
+        self._found = found
         self._store = store
         self._prefix = prefix
         self._run = run
@@ -244,10 +247,16 @@ class _Writer:
 
     async def _put(self, message: int, block: Block) -> None:
         async with self._slots:
-            meta = {"message": message, "axis": axis_name(self._plan.axis)}
+            meta = {"message": message, "axis": axis_name(self._plan.axis), "matrix": self._found.fingerprint}
             parts = await self._run(pack_block, block, meta)
+            size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
+            if size > self._plan.limits.object_bytes:
+                raise LimitError(
+                    f"block {message} of {self._plan.source.name} is {size} bytes, the largest object is "
+                    f"{self._plan.limits.object_bytes} bytes. Use a code with more blocks (larger k)"
+                )
             await self._store.put(self._key(message), parts)
-        self._sizes[message] = sum(len(memoryview(part)) for part in parts)
+        self._sizes[message] = size
         self._nnz += int(block.data.size if isinstance(block, CsrBlock) else block.size)
         if self._on_progress is not None:
             self._on_progress(len(self._sizes), self._total)
@@ -255,7 +264,7 @@ class _Writer:
     def _key(self, message: int) -> str:
         return f"{self._prefix}/{axis_name(self._plan.axis)}/{message:05d}"
 
-    def result(self, found: Scan) -> EncodedMatrix:
+    def result(self) -> EncodedMatrix:
         """Describe what was written."""
         plan = self._plan
         rows, columns = plan.source.shape
@@ -268,7 +277,7 @@ class _Writer:
             keys=tuple(self._key(first) for first in plan.first),
             dtype=plan.dtype,
             sparse=plan.source.sparse,
-            fingerprint=found.fingerprint,
+            fingerprint=self._found.fingerprint,
             prefix=self._prefix,
             nbytes=sum(self._sizes.values()),
             stored_nnz=self._nnz,

@@ -73,7 +73,7 @@ def projected_fill(X: Any, code: Code, *, axis: int = 0) -> float:
     ...
     ...     def decode(self, values, *, out=None, tolerance=None):
     ...         raise NotImplementedError
-    >>> projected_fill(sp.eye_array(4), Sum(3, 2))  # no two rows share a column
+    >>> projected_fill(sp.csr_array(np.eye(4)), Sum(3, 2))  # no two rows share a column
     2.0
     """
     import scipy.sparse as sp

@@ -48,6 +48,7 @@ class Plan:
     partition: Partition
     maker: BlockMaker
     first: tuple[int, ...]
+    limits: Limits = DEFAULT_LIMITS
 
     def groups(self, budget: int) -> Iterator[Group]:
         """Split the distinct messages into groups of at most ``budget`` bytes: plain source blocks first."""
@@ -116,7 +117,7 @@ def make_plan(
         if not isinstance(source, SparseSource):
             raise InputError(f"{source.name} is neither a dense nor a sparse source: {source!r}")
         maker = SparseBlocks(source, code, partition, axis, stored, stop)
-    return Plan(source, code, axis, stored, partition, maker, first_alike(code, partition))
+    return Plan(source, code, axis, stored, partition, maker, first_alike(code, partition), limits)
 
 
 def _stored_dtype(source: Source, dtype: Any) -> np.dtype[Any]:

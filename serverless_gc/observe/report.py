@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,12 +38,18 @@ class Report:
         Attempts repeated after a failure; answers 429.
     recovered
         Lost replies whose results were found in the store.
-    late, duplicates
-        Replies of an earlier round, and second replies to one task: not used.
+    late
+        Replies of attempts that had been given up: not used.
+    stale
+        Replies that answered another round or run: not used, their tasks were repeated.
+    duplicates
+        Speculative copies that were started.
     refused_writes
         Results that were not stored because one was there already.
     slow_downs
         Answers 503 of the store.
+    by_reference
+        Results too large for a reply, read from the store.
     failures
         Kind of failure to how often.
     code, n_workers, k
@@ -87,7 +92,7 @@ class Report:
     refused_writes: int = 0
     slow_downs: int = 0
     by_reference: int = 0
-    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    failures: Mapping[str, int] = field(default_factory=dict)
     code: str = ""
     n_workers: int = 0
     k: int = 0
@@ -96,7 +101,7 @@ class Report:
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
     spans: tuple[Span, ...] = ()
-    decodable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    decodable: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -182,7 +187,8 @@ class Report:
             (self.throttles, "throttle", "throttles"),
             (self.recovered, "lost reply, its result recovered", "lost replies, their results recovered"),
             (self.late, "late reply", "late replies"),
-            (self.duplicates, "duplicate", "duplicates"),
+            (self.stale, "stale reply", "stale replies"),
+            (self.duplicates, "speculative copy", "speculative copies"),
             (self.refused_writes, "second write refused", "second writes refused"),
             (self.slow_downs, "503 of the store", "503s of the store"),
         ]
@@ -202,17 +208,8 @@ class Report:
 
 _SUMMED = (
     *("issued", "used", "surplus", "failed", "voided", "elapsed", "awaited", "rounds", "retries", "throttles"),
-    *(
-        "recovered",
-        "late",
-        "duplicates",
-        "refused_writes",
-        "slow_downs",
-        "stale",
-        "by_reference",
-        "bytes_up",
-        "bytes_down",
-    ),
+    *("recovered", "late", "stale", "duplicates", "refused_writes", "slow_downs", "by_reference"),
+    *("bytes_up", "bytes_down"),
     *("encode_seconds", "decode_seconds"),
 )
 

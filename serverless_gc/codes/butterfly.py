@@ -36,7 +36,7 @@ _UFUNC_BUFFER = 256
 """Elements in NumPy's buffer: with the default of 8192 it copies strided operands of shorter runs through it,
 which makes the first stages up to three times slower."""
 
-_COMPILED_TILE_BYTES = 2**19
+_COMPILED_TILE_BYTES = 2**18
 _NARROWEST = 128
 """The compiled loop has no calls to spread: its tiles fit the second-level cache, of rows not too short to fetch."""
 

@@ -17,6 +17,7 @@ from serverless_gc.codes.received import (
     receive,
     refuse_inaccurate,
     refuse_mismatch,
+    refuse_non_finite,
     solve_dtype,
     unit_roundoff,
     with_residual,
@@ -184,13 +185,15 @@ class LinearCode(Code):
         refuse_inaccurate(self.name, certificate.predicted_error, tolerance, got.ids)
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
         surplus = len(got.ids) - self.k
+        solved = output.rows(range(self.k))
         residual = combine(
             (vt.T / s) @ u[:, : self.k].T,
             got.rows(got.ids, got.dtype),
-            output.rows(range(self.k)),
+            solved,
             checks=u[:, self.k :].T if surplus else None,
             dtype=solve_dtype(got.dtype, certificate),
         )
+        refuse_non_finite(got, solved, residual)
         limit = max(tolerance or 0.0, default_tolerance(got.dtype))
         refuse_mismatch(self.name, residual, limit, surplus)
         return output.finish(), with_residual(certificate, residual, surplus)

@@ -203,7 +203,8 @@ def _combine_columns(
         for target, row in zip(targets, result, strict=False):
             target[start:stop] = row
         if len(result) > len(targets):
-            surplus = result[len(targets) :].reshape(-1)
+            # In double precision, so that squares of large single-precision numbers do not overflow into an alarm.
+            surplus = result[len(targets) :].reshape(-1).astype(np.float64, copy=False)
             mismatch += float(surplus @ surplus)
             scale += float(tile @ tile)
     return mismatch, scale

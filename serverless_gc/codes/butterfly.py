@@ -85,7 +85,8 @@ def encode(
     length
         Length of the transform, a power of two.
     out
-        Where to write, shape ``(len(rows), L)``.
+        Where to write, shape ``(len(rows), L)``. Rows may be memory of ``blocks`` only where they are the same block
+        of a systematic code word.
     rows
         Which entries of the code word to write.
     kernel

@@ -41,10 +41,10 @@ _NARROWEST = 128
 """The compiled loop has no calls to spread: its tiles fit the second-level cache, of rows not too short to fetch."""
 
 _LARGE = 2**27
-"""Numbers of output from which compiling the accelerator pays."""
+"""Numbers in the code word from which compiling the accelerator pays."""
 
 _SHARE = 2**17
-"""Numbers of output worth a thread."""
+"""Numbers in the code word worth a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def encode(
         How many threads share the columns; the number of processors by default.
     engine
         ``"numba"`` needs the extra ``fast`` and compiles for a second or two when first used; ``"auto"`` uses it, if
-        it is installed, from a gigabyte of output on. Both engines give the same numbers.
+        it is installed, from code words of a gigabyte on. Both engines give the same numbers.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def encode(
     job = _prepare(blocks, positions, length, out, rows, kernel, systematic)
     run = _compiled_run(job) if _accelerate(engine, job) else _run
     n_threads = (os.cpu_count() or 1) if threads is None else _at_least_one("threads", threads)
-    parts = min(n_threads, -(-out.size // _SHARE)) or 1
+    parts = min(n_threads, -(-length * out.shape[1] // _SHARE)) or 1
     bounds = [out.shape[1] * i // parts for i in range(parts + 1)]
     if parts == 1:
         run(job, 0, out.shape[1])
@@ -173,7 +173,7 @@ def _prepare(
 def _accelerate(engine: Engine, job: _Job) -> bool:
     if engine not in {"auto", "numpy", "numba"}:
         raise InputError(f"engine must be 'auto', 'numpy' or 'numba', got {engine!r}")
-    if engine == "numpy" or (engine == "auto" and job.out.size < _LARGE):
+    if engine == "numpy" or (engine == "auto" and job.length * job.out.shape[1] < _LARGE):
         return False
     if find_spec("numba") is None:
         if engine == "numba":

@@ -6,7 +6,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import butterfly
@@ -222,6 +222,7 @@ def test_systematic_takes_no_more_additions_than_one_transform(length, k):
     assert table[:, 4].sum() <= length // 2 * (length.bit_length() - 1)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 5), st.data())
 def test_linear_and_involutive(q, data):
     length = 2**q

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
@@ -326,6 +326,7 @@ def test_structure():
         code.parity[0, 0] = 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 7), max_size=20))
 def test_tracker_laws(arrivals):
     code = MDSCode(8, 5)
@@ -341,6 +342,7 @@ def test_tracker_laws(arrivals):
     assert backward.missing() == forward.missing()
 
 
+@settings(deadline=None)
 @given(st.permutations(range(7)), st.integers(4, 7))
 def test_the_answer_does_not_depend_on_the_order_of_arrival(order, count):
     code = MDSCode(7, 4)

@@ -179,9 +179,14 @@ def _accelerate(engine: Engine, job: _Job) -> bool:
         if engine == "numba":
             raise InputError("engine='numba' needs Numba, which is not installed: pip install 'serverless-gc[fast]'")
         return False
-    # The compiled loop reads and writes rows by address: they must be of one type and without gaps.
-    rows = [*job.blocks, *job.out]
-    return job.dtype.char in "fdFD" and all(row.dtype == job.dtype and row.flags.c_contiguous for row in rows)
+    # The compiled loop reads and writes rows by address: they must be of one native type, aligned and without gaps.
+    flags = [row.flags for row in (*job.blocks, *job.out) if row.dtype == job.dtype]
+    return (
+        job.dtype.char in "fdFD"
+        and job.dtype.isnative
+        and len(flags) == len(job.blocks) + len(job.out)
+        and all(f.c_contiguous and f.aligned for f in flags)
+    )
 
 
 def _at_least_one(name: str, value: int) -> int:
@@ -200,6 +205,8 @@ def _indices(name: str, values: Sequence[int], length: int) -> NDArray[np.int64]
 def _check_blocks(blocks: Sequence[Array] | Array, k: int, out: Array, n_rows: int) -> np.dtype[Any]:
     if len(blocks) != k or k == 0:
         raise InputError(f"there must be one block for each of the {k} positions, got {len(blocks)}")
+    if not out.flags.writeable:
+        raise InputError("out must be writable")
     if out.ndim != 2 or len(out) != n_rows:
         raise InputError(f"out must have one row for each of the {n_rows} rows wanted, its shape is {out.shape}")
     shapes = {blocks.shape[1:]} if isinstance(blocks, np.ndarray) else {b.shape for b in blocks}

@@ -95,7 +95,8 @@ def encode(
         If true, entry ``positions[i]`` of the code word *is* block ``i``, bit for bit. If false, the code word is
         ``G u`` with the blocks at ``positions`` of ``u``.
     threads
-        How many threads share the columns; the number of processors by default.
+        How many threads share the columns; the number of processors by default. The systematic form runs on one
+        unless it is compiled.
     engine
         ``"numba"`` needs the extra ``fast`` and compiles for a second or two when first used; ``"auto"`` uses it, if
         it is installed, from code words of a gigabyte on. Both engines give the same numbers.
@@ -124,8 +125,12 @@ def encode(
     [-2.0, -1.0, 0.0, 1.0]
     """
     job = _prepare(blocks, positions, length, out, rows, kernel, systematic)
-    run = _compiled_run(job) if _accelerate(engine, job) else _run
+    accelerated = _accelerate(engine, job)
+    run = _compiled_run(job) if accelerated else _run
     n_threads = (os.cpu_count() or 1) if threads is None else _at_least_one("threads", threads)
+    if systematic and not accelerated:
+        # Its many short calls spend more time handing the interpreter lock to and fro than a second thread saves.
+        n_threads = 1
     parts = min(n_threads, -(-length * out.shape[1] // _SHARE)) or 1
     bounds = [out.shape[1] * i // parts for i in range(parts + 1)]
     if parts == 1:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -26,6 +30,9 @@ __all__ = [
 
 _TILE = 4096
 """Columns combined at a time: wide enough for BLAS, narrow enough that the gathered rows stay in cache."""
+
+_SHARE = 2**25
+"""Multiplications worth a thread."""
 
 
 def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -153,35 +160,54 @@ def combine(
     """
     if not len(sources):
         return 0.0
-    if checks is None and isinstance(sources, np.ndarray) and isinstance(targets, np.ndarray):
-        work = sources.dtype if dtype is None else dtype
-        if work == sources.dtype == targets.dtype:
-            np.matmul(coefficients.astype(work, copy=False), sources, out=targets)
-            return 0.0
-    length = sources[0].shape[0]
     work = sources[0].dtype if dtype is None else dtype
-    n_checks = 0 if checks is None else len(checks)
+    if (
+        checks is None
+        and isinstance(sources, np.ndarray)
+        and isinstance(targets, np.ndarray)
+        and work == sources.dtype == targets.dtype
+    ):
+        np.matmul(coefficients.astype(work, copy=False), sources, out=targets)
+        return 0.0
     matrix = (coefficients if checks is None else np.concatenate([coefficients, checks])).astype(work, copy=False)
-    width = max(1, min(length, _TILE))
-    gathered = np.empty((len(sources), width), work)
-    mismatch = scale = 0.0
-    for start in range(0, length, width):
-        stop = min(start + width, length)
-        if isinstance(sources, np.ndarray) and sources.dtype == work:
-            tile = sources[:, start:stop]
+    length = sources[0].shape[0]
+    parts = max(1, min(os.cpu_count() or 1, matrix.size * length // _SHARE))
+    bounds = [length * i // parts for i in range(parts + 1)]
+    # BLAS on one thread and columns on several: its own threads wait for one another at every tile, which takes
+    # many times longer than the product as soon as a processor is busy with something else.
+    with single_blas_thread():
+        if parts == 1:
+            sums = [_combine_columns(matrix, sources, targets, 0, length)]
         else:
-            tile = gathered[:, : stop - start]
-            for row, source in zip(tile, sources, strict=True):
-                row[...] = source[start:stop]
-        result = matrix @ tile
-        if n_checks:
-            mismatch += float(np.square(result[len(targets) :]).mean()) * (stop - start)
-            scale += float(np.square(tile).mean()) * (stop - start)
+            with ThreadPoolExecutor(parts) as pool:
+                jobs = [pool.submit(_combine_columns, matrix, sources, targets, *ends) for ends in pairwise(bounds)]
+                sums = [job.result() for job in jobs]
+    mismatch, scale = (math.fsum(column) for column in zip(*sums, strict=True))
+    if checks is None or mismatch == 0:
+        return 0.0
+    return math.sqrt(mismatch / len(checks) / (scale / len(sources))) if scale else math.inf
+
+
+def _combine_columns(
+    matrix: Array, sources: Array | Sequence[Array], targets: Sequence[Array] | Array, first: int, last: int
+) -> tuple[float, float]:
+    """Combine a range of columns; return the sums of squares of what has no target, and then of the sources."""
+    width = max(1, min(last - first, _TILE))
+    memory = np.empty(len(sources) * width, matrix.dtype)
+    mismatch = scale = 0.0
+    for start in range(first, last, width):
+        stop = min(start + width, last)
+        tile = memory[: len(sources) * (stop - start)]
+        np.concatenate([row[start:stop] for row in sources], out=tile, casting="same_kind")
+        result = matrix @ tile.reshape(len(sources), -1)
         for target, row in zip(targets, result, strict=False):
             target[start:stop] = row
-    if not n_checks or mismatch == 0:
-        return 0.0
-    return math.sqrt(mismatch / scale) if scale else math.inf
+        if len(result) > len(targets):
+            # In double precision, so that squares of large single-precision numbers do not overflow into an alarm.
+            surplus = result[len(targets) :].reshape(-1).astype(np.float64, copy=False)
+            mismatch += float(surplus @ surplus)
+            scale += float(tile @ tile)
+    return mismatch, scale
 
 
 def as_rows(blocks: Sequence[Array] | Array, arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array | list[Array]:

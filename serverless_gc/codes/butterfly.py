@@ -36,15 +36,15 @@ _UFUNC_BUFFER = 256
 """Elements in NumPy's buffer: with the default of 8192 it copies strided operands of shorter runs through it,
 which makes the first stages up to three times slower."""
 
-_COMPILED_TILE_BYTES = 2**19
+_COMPILED_TILE_BYTES = 2**18
 _NARROWEST = 128
 """The compiled loop has no calls to spread: its tiles fit the second-level cache, of rows not too short to fetch."""
 
 _LARGE = 2**27
-"""Numbers of output from which compiling the accelerator pays."""
+"""Numbers in the code word from which compiling the accelerator pays."""
 
 _SHARE = 2**17
-"""Numbers of output worth a thread."""
+"""Numbers in the code word worth a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,8 @@ def encode(
     length
         Length of the transform, a power of two.
     out
-        Where to write, shape ``(len(rows), L)``.
+        Where to write, shape ``(len(rows), L)``. Rows may be memory of ``blocks`` only where they are the same block
+        of a systematic code word.
     rows
         Which entries of the code word to write.
     kernel
@@ -94,10 +95,11 @@ def encode(
         If true, entry ``positions[i]`` of the code word *is* block ``i``, bit for bit. If false, the code word is
         ``G u`` with the blocks at ``positions`` of ``u``.
     threads
-        How many threads share the columns; the number of processors by default.
+        How many threads share the columns; the number of processors by default. The systematic form runs on one
+        unless it is compiled.
     engine
         ``"numba"`` needs the extra ``fast`` and compiles for a second or two when first used; ``"auto"`` uses it, if
-        it is installed, from a gigabyte of output on. Both engines give the same numbers.
+        it is installed, from code words of a gigabyte on. Both engines give the same numbers.
 
     Returns
     -------
@@ -123,9 +125,13 @@ def encode(
     [-2.0, -1.0, 0.0, 1.0]
     """
     job = _prepare(blocks, positions, length, out, rows, kernel, systematic)
-    run = _compiled_run(job) if _accelerate(engine, job) else _run
+    accelerated = _accelerate(engine, job)
+    run = _compiled_run(job) if accelerated else _run
     n_threads = (os.cpu_count() or 1) if threads is None else _at_least_one("threads", threads)
-    parts = min(n_threads, -(-out.size // _SHARE)) or 1
+    if systematic and not accelerated:
+        # Its many short calls spend more time handing the interpreter lock to and fro than a second thread saves.
+        n_threads = 1
+    parts = min(n_threads, -(-length * out.shape[1] // _SHARE)) or 1
     bounds = [out.shape[1] * i // parts for i in range(parts + 1)]
     if parts == 1:
         run(job, 0, out.shape[1])
@@ -172,15 +178,20 @@ def _prepare(
 def _accelerate(engine: Engine, job: _Job) -> bool:
     if engine not in {"auto", "numpy", "numba"}:
         raise InputError(f"engine must be 'auto', 'numpy' or 'numba', got {engine!r}")
-    if engine == "numpy" or (engine == "auto" and job.out.size < _LARGE):
+    if engine == "numpy" or (engine == "auto" and job.length * job.out.shape[1] < _LARGE):
         return False
     if find_spec("numba") is None:
         if engine == "numba":
             raise InputError("engine='numba' needs Numba, which is not installed: pip install 'serverless-gc[fast]'")
         return False
-    # The compiled loop reads and writes rows by address: they must be of one type and without gaps.
-    rows = [*job.blocks, *job.out]
-    return job.dtype.char in "fdFD" and all(row.dtype == job.dtype and row.flags.c_contiguous for row in rows)
+    # The compiled loop reads and writes rows by address: they must be of one native type, aligned and without gaps.
+    flags = [row.flags for row in (*job.blocks, *job.out) if row.dtype == job.dtype]
+    return (
+        job.dtype.char in "fdFD"
+        and job.dtype.isnative
+        and len(flags) == len(job.blocks) + len(job.out)
+        and all(f.c_contiguous and f.aligned for f in flags)
+    )
 
 
 def _at_least_one(name: str, value: int) -> int:
@@ -199,6 +210,8 @@ def _indices(name: str, values: Sequence[int], length: int) -> NDArray[np.int64]
 def _check_blocks(blocks: Sequence[Array] | Array, k: int, out: Array, n_rows: int) -> np.dtype[Any]:
     if len(blocks) != k or k == 0:
         raise InputError(f"there must be one block for each of the {k} positions, got {len(blocks)}")
+    if not out.flags.writeable:
+        raise InputError("out must be writable")
     if out.ndim != 2 or len(out) != n_rows:
         raise InputError(f"out must have one row for each of the {n_rows} rows wanted, its shape is {out.shape}")
     shapes = {blocks.shape[1:]} if isinstance(blocks, np.ndarray) else {b.shape for b in blocks}

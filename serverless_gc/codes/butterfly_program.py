@@ -29,14 +29,13 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 class Program:
-    """Row operations on a tile of ``n_rows`` rows: the code word first, then scratch.
+    """Row operations on a tile: the rows of the code word first, then as many of scratch.
 
     Each operation is ``(what, target, left, right, count)`` and works on ``count`` consecutive rows.
     """
 
-    def __init__(self, length: int) -> None:
+    def __init__(self) -> None:
         self.operations: list[tuple[int, int, int, int, int]] = []
-        self.n_rows = 2 * length
 
     def append(self, what: int, target: int, left: int, right: int, count: int) -> None:
         """Add one operation."""
@@ -47,7 +46,7 @@ class Program:
         return np.array(self.operations, dtype=np.int64).reshape(-1, 5)
 
     def calls(self, tile: Array) -> list[Call]:
-        """Bind the operations to a tile of shape ``(n_rows, width)``."""
+        """Bind the operations to a tile of shape ``(2 * length, width)``."""
         functions: dict[int, Callable[..., Any]] = {ADD: np.add, SUBTRACT: np.subtract}
         calls: list[Call] = []
         for what, target, left, right, count in self.operations:
@@ -82,7 +81,7 @@ def systematic_program(data: Bools, kernel: str) -> Program:
         If the code has no systematic form at these positions.
     """
     require_convex(data)
-    program = Program(len(data))
+    program = Program()
     _solve(program, data, 0, 0, len(data), (SUBTRACT, ADD, COPY) if kernel == "binary" else (ADD, SUBTRACT, NEGATE))
     return program
 

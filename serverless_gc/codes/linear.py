@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
-from serverless_gc.codes.blocks import Output, combine, promoted
+from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted
 from serverless_gc.codes.received import (
     accuracy_warning,
     default_tolerance,
@@ -17,6 +17,7 @@ from serverless_gc.codes.received import (
     receive,
     refuse_inaccurate,
     refuse_mismatch,
+    refuse_non_finite,
     solve_dtype,
     unit_roundoff,
     with_residual,
@@ -150,6 +151,22 @@ class LinearCode(Code):
     def _build_generator(self) -> FloatArray:
         return self._matrix
 
+    def encode(
+        self,
+        blocks: Sequence[Array] | Array,
+        out: Array | None = None,
+        *,
+        messages: Sequence[int] | None = None,
+    ) -> Array:
+        """Combine the blocks by the rows of the generator; see `Code.encode`."""
+        ids = list(range(self.n_messages) if messages is None else messages)
+        for i in ids:
+            check_message(i, self.n_messages)
+        arrays, dtype = check_blocks(blocks, self.k)
+        output = Output.prepare(out, (len(ids), *arrays[0].shape), dtype)
+        combine(self._matrix[ids], as_rows(blocks, arrays, dtype), output.rows(range(len(ids))))
+        return output.finish()
+
     def tracker(self) -> RankTracker:
         """Make a fresh rank tracker."""
         return RankTracker(self.generator)
@@ -184,13 +201,15 @@ class LinearCode(Code):
         refuse_inaccurate(self.name, certificate.predicted_error, tolerance, got.ids)
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
         surplus = len(got.ids) - self.k
+        solved = output.rows(range(self.k))
         residual = combine(
             (vt.T / s) @ u[:, : self.k].T,
             got.rows(got.ids, got.dtype),
-            output.rows(range(self.k)),
+            solved,
             checks=u[:, self.k :].T if surplus else None,
             dtype=solve_dtype(got.dtype, certificate),
         )
+        refuse_non_finite(got, solved, residual)
         limit = max(tolerance or 0.0, default_tolerance(got.dtype))
         refuse_mismatch(self.name, residual, limit, surplus)
         return output.finish(), with_residual(certificate, residual, surplus)

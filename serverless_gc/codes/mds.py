@@ -31,6 +31,10 @@ from serverless_gc.types import Array, FloatArray
 
 __all__ = ["CountTracker", "MDSCode"]
 
+_MOST_CHECKS = 4
+"""Combinations of the surplus to evaluate: each involves every message used, so a few see whatever is wrong, at a
+small part of the price of them all."""
+
 
 class CountTracker(Tracker):
     """Decodable at ``k`` distinct messages. ``O(1)`` per arrival."""
@@ -132,14 +136,15 @@ class MDSCode(Code):
             raise InputError(f"k must be at most n_workers={self.n_workers}, got {self.k}")
         if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
             raise InputError(f"seed must be an integer of at least 0, got {seed!r}")
-        if isinstance(parity, str):
-            self._params: dict[str, Any] = {"parity": parity, "seed": int(seed)}
-            self._parity = draw_parity(self.n_workers - self.k, self.k, parity, int(seed))
-        else:
-            self._params = {}
-            self._parity = explicit_parity(parity, self.n_workers - self.k, self.k)
+        with single_blas_thread():
+            if isinstance(parity, str):
+                self._params: dict[str, Any] = {"parity": parity, "seed": int(seed)}
+                self._parity = draw_parity(self.n_workers - self.k, self.k, parity, int(seed))
+            else:
+                self._params = {}
+                self._parity = explicit_parity(parity, self.n_workers - self.k, self.k)
+            self._parity_norm = spectral_norm(self._parity)
         self._parity.setflags(write=False)
-        self._parity_norm = spectral_norm(self._parity)
 
     @property
     def parity(self) -> FloatArray:
@@ -240,7 +245,7 @@ class MDSCode(Code):
             # orthogonal to the range of P[R, S] must vanish.
             across = self._parity[np.ix_(pattern.parity, pattern.kept)]
             coefficients = np.concatenate([-inverse @ across, inverse], axis=1)
-            checks = np.concatenate([-null @ across, null], axis=1) if pattern.surplus else None
+            checks = np.concatenate([-null @ across, null], axis=1) if len(null) else None
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
         for j in pattern.kept:
             if not same_memory(got.values[j], output.array[j, ...]):
@@ -250,10 +255,11 @@ class MDSCode(Code):
             lost = output.rows(pattern.lost)
             sources = got.rows(pattern.used(self.k), got.dtype)
             residual = combine(coefficients, sources, lost, checks=checks, dtype=solve_dtype(got.dtype, certificate))
-            refuse_non_finite(got, lost, residual)
+            # Every lost block is a combination of all messages used: the first one shows what is wrong with any.
+            refuse_non_finite(got, lost[:1], residual)
             limit = max(tolerance or 0.0, default_tolerance(got.dtype))
-            refuse_mismatch(self.name, residual, limit, pattern.surplus)
-        return output.finish(), with_residual(certificate, residual, pattern.surplus)
+            refuse_mismatch(self.name, residual, limit, len(null))
+        return output.finish(), with_residual(certificate, residual, len(null))
 
     def _pattern(self, ids: Sequence[int]) -> _Pattern:
         for i in ids:
@@ -265,30 +271,29 @@ class MDSCode(Code):
         return _Pattern(lost, [i for i in ids if i < self.k], [i - self.k for i in ids if i >= self.k])
 
     def _solve(self, pattern: _Pattern) -> tuple[Array, Array]:
-        """Return the (pseudo-)inverse of ``P[R, S]`` and a basis of what is orthogonal to its range."""
+        """Return the (pseudo-)inverse of ``P[R, S]`` and some unit vectors orthogonal to its range and one another."""
         matrix = self._parity[np.ix_(pattern.parity, pattern.lost)]
         size = len(pattern.lost)
         try:
             if not pattern.surplus:
                 return np.linalg.inv(matrix), np.empty((0, size))
             q, r = np.linalg.qr(matrix, mode="complete")
-            return np.linalg.inv(r[:size]) @ q[:, :size].T, np.ascontiguousarray(q[:, size:].T)
+            return np.linalg.inv(r[:size]) @ q[:, :size].T, q[:, size : size + _MOST_CHECKS].T
         except np.linalg.LinAlgError:
             return np.full(matrix.T.shape, np.inf), np.empty((0, len(matrix)))
 
     def _certificate(self, pattern: _Pattern, inverse: Array, dtype: np.dtype[Any]) -> Certificate:
-        used = tuple(pattern.used(self.k))
         if not pattern.lost:
-            return Certificate("systematic", used=used)
+            return Certificate("systematic", used=tuple(pattern.kept))
         smallest = 1 / spectral_norm(inverse)
         # The recovery matrix [[I, 0], [P_K, P_S]] decouples, for orthonormal parity, into blocks [[1, 0], [c, s]] with
         # c^2 + s^2 = 1, s the singular values of P_S; of such a block the condition number is known.
         both = 1 + max(self._parity_norm, smallest) ** 2
-        condition = (both + math.sqrt(both**2 - 4 * smallest**2)) / (2 * smallest) if smallest else math.inf
+        condition = (both + math.sqrt(max(both**2 - 4 * smallest**2, 0.0))) / (2 * smallest) if smallest else math.inf
         predicted = unit_roundoff(dtype) * condition
         return Certificate(
             "lstsq" if pattern.surplus else "lu",
-            used=used,
+            used=tuple(pattern.used(self.k)),
             amplification=condition,
             predicted_error=predicted,
             unknowns=len(pattern.lost),

@@ -139,11 +139,8 @@ def refuse_mismatch(code: str, residual: float, tolerance: float, surplus: int) 
 
 
 def refuse_non_finite(got: Received, solved: Sequence[Array] | Array, residual: float) -> None:
-    """Raise `InputError` naming the messages with NaN or infinity, if any reached a block that was solved for.
-
-    Every lost block is a combination of all messages used, so one of them shows it.
-    """
-    if math.isfinite(residual) and (not len(solved) or np.isfinite(solved[0].sum())):
+    """Raise `InputError` naming the messages with NaN or infinity, if any reached a block that was solved for."""
+    if math.isfinite(residual) and all(np.isfinite(row.sum()) for row in solved):
         return
     bad = [i for i in got.ids if not np.isfinite(got.values[i]).all()]
     if bad:

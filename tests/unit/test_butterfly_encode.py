@@ -6,7 +6,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import butterfly
@@ -183,6 +183,18 @@ def test_integers_are_summed_in_float64(dtype, engine):
         assert np.array_equal(out, expected)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_foreign_byte_order_and_unaligned_rows(engine):
+    blocks = np.random.default_rng(0).normal(size=(6, 9))
+    expected = plain(blocks, range(2, 8), 8)
+    assert np.array_equal(plain(blocks.astype(">f8"), range(2, 8), 8, engine=engine), expected)
+    shifted = np.frombuffer(b"x" + blocks.tobytes(), dtype=np.float64, offset=1).reshape(6, 9)
+    assert not shifted.flags.aligned
+    out = np.empty((8, 9))
+    encode(shifted, range(2, 8), 8, out, range(8), systematic=False, engine=engine)
+    assert np.array_equal(out, expected)
+
+
 def test_tiles_and_threads_do_not_change_the_result(monkeypatch):
     blocks = np.random.default_rng(1).normal(size=(12, 1003))
     whole = plain(blocks, range(4, 16), 16, threads=1)
@@ -222,6 +234,7 @@ def test_systematic_takes_no_more_additions_than_one_transform(length, k):
     assert table[:, 4].sum() <= length // 2 * (length.bit_length() - 1)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 5), st.data())
 def test_linear_and_involutive(q, data):
     length = 2**q
@@ -252,6 +265,7 @@ def test_require_convex_accepts_sets_closed_under_inclusion():
         ({"rows": [0]}, "one row for each"),
         ({"out": np.empty((4, 4))}, "length of a row"),
         ({"out": np.empty(4)}, "shape"),
+        ({"out": np.broadcast_to(0.0, (4, 3))}, "writable"),
         ({"out": np.empty((4, 3), np.int64)}, "hold"),
         ({"blocks": [np.ones(3), np.ones(2)]}, "length of a row"),
         ({"blocks": np.array([["a"] * 3] * 2)}, "numeric"),

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
@@ -59,6 +59,15 @@ def test_decodes_the_worked_example():
     assert certificate.amplification == pytest.approx(np.linalg.cond(code.generator[[0, 5, 6, 7]]))
 
 
+def test_encodes_chosen_messages_into_given_memory():
+    code = LinearCode(POLAR_8_4)
+    blocks = np.arange(12.0).reshape(4, 3)
+    for source in (blocks, list(blocks), blocks.astype(int)):
+        out = np.full((2, 3), np.nan)
+        assert code.encode(source, out, messages=[6, 0]) is out
+        assert np.array_equal(out, code.generator[[6, 0]] @ blocks)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.complex64, np.int32, np.float16, bool])
 def test_dtypes_and_columns(dtype):
     rng = np.random.default_rng(1)
@@ -86,8 +95,9 @@ def test_surplus_is_checked_and_a_wrong_result_is_refused():
     with pytest.raises(DecodeError, match="contradict"):
         code.decode(values)
     values[3] = np.full(5, np.nan)
-    with pytest.raises(DecodeError, match="contradict"):
-        code.decode(values)
+    for count in (8, 4):
+        with pytest.raises(InputError, match=r"messages \[3\] hold NaN"):
+            code.decode(dict(list(values.items())[:count]))
 
 
 def test_undecodable_names_the_missing_blocks():
@@ -180,6 +190,10 @@ def test_refusals():
         code.decode({0: np.ones(2), 1: np.ones(3), 2: np.ones(2)})
     with pytest.raises(InputError, match="message id"):
         code.decode({7: np.ones(2)})
+    with pytest.raises(InputError, match="message id"):
+        code.encode(eye, messages=[-1])
+    with pytest.raises(InputError, match="k=3 blocks"):
+        code.encode(np.eye(2))
     with pytest.raises(InputError, match="numeric"):
         code.decode({0: np.array("x")})
     with pytest.raises(InputError, match="shape"):
@@ -209,6 +223,7 @@ def test_view_of_another_code():
                 assert fast.missing() == slow.missing()
 
 
+@settings(deadline=None)
 @given(st.permutations(range(8)), st.lists(st.integers(0, 7), max_size=20))
 def test_tracker_laws(order, noise):
     code = LinearCode(POLAR_8_4)

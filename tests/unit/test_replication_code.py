@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
@@ -148,6 +148,7 @@ def test_manifest_round_trip_through_bytes(code):
     assert repr(again) == repr(code)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=15))
 def test_tracker_laws(arrivals):
     code = ReplicationCode(6, 3)

@@ -66,7 +66,7 @@ class AdaptiveLimit:
         self._upper, self._floor, self._shrink, self._grow = upper, floor, shrink, grow
         self._limit = float(upper)
         self._least = float(floor)  # of the burst of refusals at hand
-        self._survivors = 0  # how many were under way, admitted, after the last burst that lowered the limit
+        self._survivors = 0  # how many were under way, admitted, after the last burst
         self._ours = True  # whether the burst at hand says anything about our concurrency
         self._issued = 0
         self._burst_end = 0  # tickets up to this number belong to the burst at hand
@@ -125,9 +125,9 @@ class AdaptiveLimit:
             # No more than survived the last burst: the service refuses for another reason (its request rate, or
             # somebody else's load), and having fewer under way would not help. Waiting does.
             self._ours = self.in_flight + 1 > self._survivors
+        self._survivors = self.in_flight
         if not self._ours:
             return
-        self._survivors = self.in_flight
         self._limit = min(self._limit, max(self._least, self.in_flight))
         self.found = self.limit
 

@@ -200,7 +200,8 @@ async def test_account_with_a_concurrency_of_ten():
     replies = await asyncio.gather(*(invoker.invoke(spec(i), b"%d" % i, timeout=60.0) for i in range(64)))
     assert replies == [b"%d" % i for i in range(64)]
     assert invoker.limit.found == 10
-    assert 1 <= invoker.stats.throttles <= 20  # blind repetition would be refused hundreds of times
+    # 54 in the first burst, for a refusal takes a round trip; blind repetition would be refused hundreds of times
+    assert 54 <= invoker.stats.throttles <= 100
     assert invoker.stats.throttles == invoker.stats.retries == invoker.stats.invocations - 64
 
 

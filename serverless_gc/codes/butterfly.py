@@ -63,14 +63,14 @@ def encode(
     kernel
         ``"binary"``: ``(u0 + u1, u1)``; ``"hadamard"``: ``(u0 + u1, u0 - u1) / sqrt(2)``.
     systematic
-        Whether position ``positions[t]`` holds block ``t`` unchanged (bit by bit). The positions must then be closed under
-        domination.
+        Whether position ``positions[t]`` holds block ``t`` unchanged (bit by bit). The positions must then be
+        closed under domination.
     """
     where = np.asarray(positions)
     x = np.zeros((length, blocks.shape[1]), dtype=blocks.dtype)
     x[where] = blocks
     if systematic:
-        # A systematic Hadamard codeword is U P U^-1 v with U the power of [[1, -1], [0, 1]]: the binary one up to signs.
+        # A systematic Hadamard codeword is U P U^-1 v, U the power of [[1, -1], [0, 1]]: the binary one up to signs.
         sign = 1 if kernel == "binary" else -1
         _transform(x, -sign)
         frozen = np.ones(length, dtype=bool)

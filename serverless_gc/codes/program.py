@@ -1,8 +1,9 @@
 """Decode programs: straight-line row operations, worked out once for an arrival pattern, run on any data.
 
-A decoder that only adds and subtracts rows is first run on *names* of rows. The recorded operations are cut down to what the
-wanted rows need, temporary rows are reused, and the rest runs in column tiles that fit the cache, each operation writing
-straight into its destination. Allocating a fresh row for every operation instead is four to five times slower.
+A decoder that only adds and subtracts rows is first run on *names* of rows. The recorded operations are cut down to
+what the wanted rows need, temporary rows are reused, and the rest runs in column tiles that fit the cache, each
+operation writing straight into its destination. Allocating a fresh row for every operation instead is four to five
+times slower.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Row: TypeAlias = int
 ZERO: Row = -1
 ADD, SUB, NEG, HALF = range(4)
 
-_TILE_BYTES = 3 << 20
+_TILE_BYTES = 12 << 20
+"""Temporaries and checks of one tile: a good part of a last-level cache; in smaller tiles call overhead counts more."""
 _TILE_MIN, _TILE_MAX = 2048, 16384
 
 
@@ -131,8 +133,8 @@ class Program:
         inputs
             One vector an input; None for inputs that are not used.
         outputs
-            Vectors to write. They may not overlap inputs, except that an output that is an unchanged input may be that
-            input itself.
+            Vectors to write. They may not overlap inputs, except that an output that is an unchanged input may be
+            that input itself.
         dtype
             Type of the temporaries: that of inputs and outputs.
         finish
@@ -171,9 +173,7 @@ class Program:
         return int(min(max(_TILE_BYTES // live // 512 * 512, _TILE_MIN), _TILE_MAX))
 
 
-def _last_uses(
-    ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]
-) -> tuple[dict[Row, int], list[Row]]:
+def _last_uses(ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]) -> tuple[dict[Row, int], list[Row]]:
     """Operation that reads each needed row last (``len(ops)`` for wanted rows), and the inputs that are needed."""
     end = len(ops)
     last = {row: end for row in wanted if row >= 0}

@@ -227,10 +227,11 @@ class PolarCode(Code):
         return tuple(t for t in range(self.k) if t not in missing)
 
     def _mask(self, messages: Iterable[int]) -> int:
-        present = self._layout.known_mask
+        bits, present = self._layout.bits, self._layout.known_mask
         for message in messages:
-            check_message(message, self.n_workers)
-            present |= self._layout.bits[message]
+            if not 0 <= message < self.n_workers:
+                check_message(message, self.n_workers)
+            present |= bits[message]
         return present
 
     def decode(
@@ -322,7 +323,7 @@ class PolarCode(Code):
         data = rng.standard_normal((self.k, 2 * _PROBES))
         coded = self.encode(data)
         noise = coded[:, _PROBES:] * rng.standard_normal((self.n_workers, _PROBES))
-        return Probe(data[:, :_PROBES].copy(), coded[:, :_PROBES].copy(), noise)
+        return Probe(data[:, :_PROBES].copy(), noise, tuple(np.hstack([noise, coded[:, :_PROBES]])))
 
     # -- identity ------------------------------------------------------------------------------------
 

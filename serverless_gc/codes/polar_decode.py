@@ -208,15 +208,16 @@ class Probe:
     ----------
     data
         Shape ``(k, columns)``, standard normal.
-    coded
-        Its messages, shape ``(n_messages, columns)``.
     noise
-        What rounding does to messages like these: each value of other unit data times a standard normal.
+        What rounding does to such messages, shape ``(n_messages, columns)``: values of other unit data, each times a
+        standard normal.
+    messages
+        For each message its noise followed by its value for ``data``.
     """
 
     data: FloatArray
-    coded: FloatArray
     noise: FloatArray
+    messages: tuple[FloatArray, ...]
 
     def growth(self, plan: Plan, lost: Sequence[int], direct: Sequence[int]) -> tuple[float, float]:
         """Push the probe through the plan.
@@ -239,8 +240,8 @@ class Probe:
         if plan.program is None:
             return 1.0, 1.0
         columns = self.noise.shape[1]
-        both = np.empty((len(lost), columns + self.coded.shape[1]))
-        plan.run(list(np.hstack([self.noise, self.coded])), list(both), np.dtype(np.float64))
+        both = np.empty((len(lost), columns + self.data.shape[1]))
+        plan.run(self.messages, list(both), np.dtype(np.float64))
         noise, own = both[:, :columns], both[:, columns:] - self.data[list(lost)]
         each = np.maximum(np.square(noise).mean(axis=1), np.square(own / np.finfo(np.float64).eps).mean(axis=1))
         total = float(each.sum()) + float(np.square(self.noise[list(direct)]).sum()) / columns

@@ -23,10 +23,6 @@ __all__ = ["PRIME", "Expansion", "NullSpace", "expand", "rank_and_kernel", "sing
 PRIME = 2147483629
 """Modulus of the exact rank: products of two residues fit int64."""
 
-_EXACT = 2.0**72
-"""Bound on the sum of squares of a node's codeword. Every entry is then below 2**36, and so, doubling at most once
-a level on the way down, below 2**52 for any length up to 2**15: float64 arithmetic on these integers is exact."""
-
 _SMALL_PRODUCT = 1 << 14
 """Multiplications below which the linear algebra library uses one thread anyway."""
 
@@ -58,7 +54,7 @@ class Expansion:
         Whether the float64 entries are the exact integers.
     """
 
-    __slots__ = ("_modular", "_rows", "_used", "checks", "equations", "exact", "symbols", "values")
+    __slots__ = ("_limit", "_modular", "_rows", "_used", "checks", "equations", "exact", "symbols", "values")
 
     def __init__(self, layout: Layout, present: int, *, modular: bool) -> None:
         recovered = layout.recoverable(present)
@@ -68,6 +64,8 @@ class Expansion:
         self._rows: list[Array] = []
         self.checks: list[int] = []
         self.exact = True
+        # Codewords handed up are checked, values handed down at most triple a level: every integer stays below 2**52.
+        self._limit = (2.0**52 / 3.0 ** len(layout.stages)) ** 2
         width = layout.length
         raw = np.frombuffer(present.to_bytes(max(width // 8, 1), "little"), dtype=np.uint8)
         valid = np.unpackbits(raw, bitorder="little")[:width].astype(bool)
@@ -86,7 +84,7 @@ class Expansion:
         if self._modular:
             return a % PRIME
         flat = a.reshape(-1)
-        if flat @ flat >= _EXACT:
+        if flat @ flat >= self._limit:
             self.exact = False
         return a
 

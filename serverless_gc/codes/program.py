@@ -24,7 +24,7 @@ Row: TypeAlias = int
 ZERO: Row = -1
 ADD, SUB, NEG, HALF = range(4)
 
-_TILE_BYTES = 12 << 20
+_TILE_BYTES = 16 << 20
 """Temporaries and checks of one tile: a good part of a last-level cache; in smaller tiles call overhead counts more."""
 _TILE_MIN, _TILE_MAX = 2048, 16384
 
@@ -146,15 +146,17 @@ class Program:
             return
         m = len(outputs[0])
         width = min(m, tile or self._tile(np.dtype(dtype).itemsize))
+        width = -(-m // max(-(-m // max(width, 1)), 1))  # as few tiles, but of one size
         scratch = np.empty((self.n_checks + self.n_temps, width), dtype=dtype)
         constants = [np.array(-1.0, dtype=dtype), np.array(0.5, dtype=dtype)]
-        empty = scratch[:0, :0]
-        rows = [empty if v is None else v for v in inputs]
+        rows = [(i, v) for i, v in enumerate(inputs) if v is not None]
         first_check = self.n_outputs + self.n_inputs
         for start in range(0, m, max(width, 1)):
             stop = min(start + width, m)
             here = scratch[:, : stop - start]
-            tiles = [v[start:stop] for v in rows]
+            tiles = [here] * self.n_inputs
+            for i, v in rows:
+                tiles[i] = v[start:stop]
             tiles += [v[start:stop] for v in outputs]
             tiles += list(here)
             tiles += constants

@@ -1,7 +1,8 @@
 """Speed of polar decoding, as a ratio to one ``np.copyto`` of the received results on one thread in the same run.
 
 Each figure is the median over several arrival patterns; within a pattern copy and decode alternate, so that a
-disturbed moment hits both. Results that carry a block unchanged arrive in their place in ``out``, as the collector writes them.
+disturbed moment hits both. Results that carry a block unchanged arrive in their place in ``out``, as the collector
+writes them.
 """
 
 import statistics
@@ -70,26 +71,33 @@ def test_decode_against_copy(benchmark, n, k, m, options, exactly, goal):
     blocks = rng.standard_normal((k, m))
     coded = code.encode(blocks)
     out = np.zeros((k, m))
-    ratios, errors, unknowns, copies, decodes = [], [], [], [], []
+    ratios, runs, errors, unknowns, copies, decodes = [], [], [], [], [], []
     for _ in range(PATTERNS):
         arrived = arrivals(code, rng, k if exactly else None)
         received = coded[arrived]
         target = np.zeros_like(received)
         values = in_place(code, coded, arrived, out)
         code.decode(values, out=out)
-        copy, decode = [], []
+        copy, decode, run = [], [], []
+        have = {code.source_of(w) for w in arrived}
+        lost = [t for t in range(k) if t not in have]
+        plan = plan_decode(code._layout, code.mode, code._mask(arrived), lost)
+        inputs, rows = [values.get(w) for w in range(n)], [out[t] for t in lost]
         for _ in range(REPEATS):
             copy.append(seconds(lambda to=target, of=received: np.copyto(to, of)))
             decode.append(seconds(lambda given=values: code.decode(given, out=out)))
+            run.append(seconds(lambda p=plan, i=inputs, r=rows: p.run(i, r, out.dtype)))
         answer, certificate = code.decode(values, out=out)
         copies.append(statistics.median(copy))
         decodes.append(statistics.median(decode))
         ratios.append(decodes[-1] / copies[-1])
+        runs.append(statistics.median(run) / copies[-1])
         errors.append(float(np.abs(answer - blocks).max()))
         unknowns.append(certificate.unknowns)
     benchmark.extra_info.update(
         ratio_to_copy=statistics.median(ratios),
         goal=goal,
+        ratio_of_row_program_alone=statistics.median(runs),
         worst_error=max(errors),
         copy_ms=1e3 * statistics.median(copies),
         decode_ms=1e3 * statistics.median(decodes),
@@ -138,6 +146,36 @@ def test_tracker(benchmark, n, k, design, mode):
     benchmark.extra_info.update(us_per_arrival=statistics.median(per_arrival), goal_us=5.0)
     print(f"\n({n}, {k}) {design} {mode}: {benchmark.extra_info}")  # noqa: T201
     benchmark.pedantic(follow, rounds=3)
+
+
+def test_reed_muller_against_mds(benchmark):
+    """Whole decode of exactly ``k`` results against the cheapest MDS decode: an LU of the lost rows alone."""
+    n, k, m = 1024, 768, 10_000
+    rng = np.random.default_rng(4)
+    code = PolarCode(n, k, design="reed-muller")
+    coded = code.encode(rng.standard_normal((k, m)))
+    parity = rng.standard_normal((n - k, k)) / np.sqrt(k)
+    out = np.zeros((k, m))
+    ratios = []
+    for _ in range(3):
+        arrived = arrivals(code, rng, k)
+        values = in_place(code, coded, arrived, out)
+        have = [code.source_of(w) for w in arrived if code.source_of(w) is not None]
+        lost = [t for t in range(k) if t not in have]
+        received = rng.standard_normal((len(lost), m))
+
+        def mds(have=have, lost=lost, received=received):
+            rows = parity[: len(lost)]
+            out[lost] = np.linalg.solve(rows[:, lost], received - rows[:, have] @ out[have])
+
+        polar, dense = [], []
+        for _ in range(3):
+            dense.append(seconds(mds))
+            polar.append(seconds(lambda given=values: code.decode(given, out=out)))
+        ratios.append(statistics.median(polar) / statistics.median(dense))
+    benchmark.extra_info.update(ratio_to_mds=statistics.median(ratios), goal=0.9, decode_ms=1e3 * polar[-1])
+    print(f"\n(1024, 768) Reed-Muller against MDS: {benchmark.extra_info}")  # noqa: T201
+    benchmark.pedantic(lambda: code.decode(values, out=out), rounds=3)
 
 
 def test_reed_muller_share_and_accuracy(benchmark):

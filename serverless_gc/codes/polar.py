@@ -295,24 +295,29 @@ class PolarCode(Code):
         limit = _TOLERANCE.get(dtype.char, _TOLERANCE["d"]) if tolerance is None else tolerance
         if not certificate.predicted_error <= limit:
             raise DecodeError(
-                f"{self!r}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), tolerance "
+                f"{self._label}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), tolerance "
                 f"{limit:.1e}; one or two more results usually cure that",
                 predicted=certificate.predicted_error,
                 tolerance=limit,
             )
         if certificate.residual is not None and not certificate.residual <= limit:
             raise DecodeError(
-                f"{self!r}: surplus results contradict the decoded blocks by {certificate.residual:.1e} (relative), "
+                f"{self._label}: surplus results contradict the decoded blocks by {certificate.residual:.1e} (relative), "
                 f"tolerance {limit:.1e}; at least one result is wrong or not finite: look at the workers' inputs",
                 predicted=certificate.predicted_error,
                 tolerance=limit,
             )
 
+    @property
+    def _label(self) -> str:
+        """Name for messages; the full parameters may hold a thousand numbers."""
+        return f"polar code of {self.n_workers} workers and {self.k} blocks, mode {self._mode!r}"
+
     def _not_decodable(self, present: int, arrived: int) -> NotDecodableError:
         missing = missing_blocks(self._layout, present, self._mode)
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         return NotDecodableError(
-            f"{self!r}: {arrived} of {self.n_workers} results leave {len(missing)} of {self.k} blocks open ({shown}); "
+            f"{self._label}: {arrived} of {self.n_workers} results leave {len(missing)} of {self.k} blocks open ({shown}); "
             f"wait for more results, {self.guaranteed_threshold} are always enough",
             missing=missing,
         )

@@ -30,8 +30,8 @@ __all__ = ["PolarCode"]
 
 _PROBES = 8
 """Columns of each half of the probe."""
-_ROUNDING = 2.0
-"""Predicted error for a unit of rounding: own rounding of the decoder included."""
+_ROUNDING = 4.0
+"""Margin of the predicted error: the rehearsal's 8 columns were at most 3 times too optimistic in 200 patterns."""
 _TOLERANCE = {"d": 1e-6, "D": 1e-6, "f": 1e-2, "F": 1e-2}
 """Default tolerance by type; wider types have that of float64."""
 
@@ -295,15 +295,15 @@ class PolarCode(Code):
         limit = _TOLERANCE.get(dtype.char, _TOLERANCE["d"]) if tolerance is None else tolerance
         if not certificate.predicted_error <= limit:
             raise DecodeError(
-                f"{self._label}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), tolerance "
-                f"{limit:.1e}; one or two more results usually cure that",
+                f"{self._label}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), "
+                f"tolerance {limit:.1e}; one or two more results usually cure that",
                 predicted=certificate.predicted_error,
                 tolerance=limit,
             )
         if certificate.residual is not None and not certificate.residual <= limit:
             raise DecodeError(
-                f"{self._label}: surplus results contradict the decoded blocks by {certificate.residual:.1e} (relative), "
-                f"tolerance {limit:.1e}; at least one result is wrong or not finite: look at the workers' inputs",
+                f"{self._label}: surplus results contradict the decoded blocks by {certificate.residual:.1e} "
+                f"(relative), tolerance {limit:.1e}; at least one result is wrong or not finite",
                 predicted=certificate.predicted_error,
                 tolerance=limit,
             )
@@ -317,8 +317,8 @@ class PolarCode(Code):
         missing = missing_blocks(self._layout, present, self._mode)
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         return NotDecodableError(
-            f"{self._label}: {arrived} of {self.n_workers} results leave {len(missing)} of {self.k} blocks open ({shown}); "
-            f"wait for more results, {self.guaranteed_threshold} are always enough",
+            f"{self._label}: {arrived} of {self.n_workers} results leave {len(missing)} of {self.k} blocks open "
+            f"({shown}); wait for more results, {self.guaranteed_threshold} are always enough",
             missing=missing,
         )
 

@@ -217,7 +217,7 @@ def test_inactivation_decodes_large_reed_muller_codes(systematic, kernel):
         assert certificate.amplification > 1
         error = np.linalg.norm(answer - blocks) / np.linalg.norm(blocks)
         assert error < 1e-8
-        assert error < 10 * certificate.predicted_error
+        assert error < certificate.predicted_error
     assert decoded >= 6
 
 
@@ -238,7 +238,7 @@ def test_accuracy_at_a_thousand_workers():
             answer, certificate = code.decode({w: coded[w] for w in arrived})
             error = np.linalg.norm(answer - blocks) / np.linalg.norm(blocks)
             assert error < limit
-            assert error < 3 * certificate.predicted_error
+            assert error < certificate.predicted_error
             assert certificate.predicted_error < limit * 100
 
 

@@ -1,33 +1,25 @@
 """Inactivation decoding: sequential decoding where it works, one small dense system for the rest.
 
-Every set of results whose rank is ``k`` decodes. Data leaves that sequential decoding cannot resolve are set to zero for the time
-being; what the frozen leaves then show is the linear trace of the true values. With ``x0`` the rows so decoded, ``c`` the
-frozen rows, ``C`` and ``E`` how both depend on the unresolved leaves ``s``: ``E s = -c`` and ``x = x0 + C s``, that is
-``x = x0 - (C E+) c``, one small matrix product on top of the row program.
+Every set of results whose rank is ``k`` decodes. Data leaves that sequential decoding cannot resolve are set to
+zero for the time being; what the frozen leaves then show is the linear trace of the true values. With ``x0`` the
+rows so decoded, ``c`` the frozen rows, ``C`` and ``E`` how both depend on the unresolved leaves ``s``: ``E s = -c``
+and ``x = x0 + C s``, that is ``x = x0 - (C E+) c``, one small matrix product on top of the row program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from serverless_gc.codes.polar_layout import Layout
 from serverless_gc.codes.polar_schedule import Sequential, invert_hadamard, invert_plain
-from serverless_gc.codes.polar_unknowns import Expansion, rank_and_kernel
+from serverless_gc.codes.polar_unknowns import Expansion, rank_and_kernel, single_thread
 from serverless_gc.codes.program import Program, Recorder, Row
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["Inactivation", "solve_pattern"]
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    """Thread control of the linear algebra library; finding it takes milliseconds, so once a process."""
-    return ThreadpoolController()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,7 @@ def solve_pattern(layout: Layout, rows: list[Row | None], present: int, lost: Se
         equations = equations * _signs(expansion.checks)[:, None]
     if not exact.symbols:
         return Inactivation(program, np.zeros((len(outputs), len(checks))), 0, 1.0)
-    with _blas().limit(limits=1, user_api="blas"):
+    with single_thread():
         left, sizes, right = np.linalg.svd(equations, full_matrices=False)
         correction = (values[wanted] @ (right.T / sizes)) @ left.T
     return Inactivation(program, correction, exact.symbols, float(sizes[0] / sizes[-1]))

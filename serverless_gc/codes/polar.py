@@ -2,79 +2,69 @@
 
 References
 ----------
-B. Bartan and M. Pilanci, *Straggler Resilient Serverless Computing Based on Polar Codes*, Allerton 2019, arXiv 1901.06811.
-E. Arikan, *Channel polarization*, IEEE Trans. Inf. Theory, 2009, and *Systematic polar coding*, IEEE Comm. Letters, 2011.
-M. Soleymani, M. V. Jamali and H. Mahdavifar, *Coded Computing via Binary Linear Codes: Designs and Performance Limits*, 2021,
-arXiv 2103.01503 (Reed-Muller sets).
+B. Bartan and M. Pilanci, *Straggler Resilient Serverless Computing Based on Polar Codes*, Allerton 2019 (arXiv
+1901.06811). E. Arikan, *Channel polarization*, IEEE Trans. Inf. Theory, 2009, and *Systematic polar coding*, IEEE Comm.
+Letters, 2011. M. Soleymani, M. V. Jamali and H. Mahdavifar, *Coded Computing via Binary Linear Codes: Designs and
+Performance Limits*, 2021 (arXiv 2103.01503; Reed-Muller sets).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from serverless_gc.codes import butterfly
 from serverless_gc.codes.base import Certificate, Code, Tracker, check_message, stack_blocks
-from serverless_gc.codes.polar_decode import Received, mismatch, plan_decode, predicted_growth, sample_columns
-from serverless_gc.codes.polar_design import (
-    Cut,
-    auto_epsilon,
-    erasure_profile,
-    guaranteed_threshold,
-    information_set,
-    is_closed,
-    reed_muller_set,
-    support_sizes,
-    transform_length,
-)
+from serverless_gc.codes.polar_decode import Probe, Received, mismatch, plan_decode, sample_columns
+from serverless_gc.codes.polar_design import Cut, auto_epsilon, guaranteed_threshold, support_sizes
 from serverless_gc.codes.polar_layout import Kernel, Layout
+from serverless_gc.codes.polar_sets import CUTS, Design, check_design, choose_positions
 from serverless_gc.codes.polar_trackers import Mode, make_tracker, missing_blocks
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["PolarCode"]
 
-Design: TypeAlias = Literal["auto", "reed-muller"] | float | Sequence[float] | FloatArray
-_PROBES = 16
-_ROUNDING = 1.0
-"""Predicted error for a unit of rounding: own rounding of the decoder included."""
-_TOLERANCE = {64: 1e-6, 32: 1e-2}
-_CUTS: dict[str, tuple[Cut, ...]] = {
-    "auto": ("shorten", "puncture"),
-    "shorten": ("shorten",),
-    "puncture": ("puncture",),
-}
+_PROBES = 8
+"""Columns of each half of the probe."""
+_ROUNDING = 4.0
+"""Margin of the predicted error: the rehearsal's 8 columns were at most 3.2 times too optimistic in 200 patterns."""
+_TOLERANCE = {"d": 1e-6, "D": 1e-6, "f": 1e-2, "F": 1e-2}
+"""Default tolerance by type; wider types have that of float64."""
 
 
 class PolarCode(Code):
     """Polar code: data on the reliable channels of a butterfly transform, zeros on the others.
 
-    Worker ``j`` stores ``sum_i G[j, i] A_i`` with coefficients from ``(N/2) log2 N`` block additions. The set of data
-    positions ``I`` is closed under domination (with an index it holds every index that contains its bits), so the *systematic*
-    code exists over the reals: transform back, zero the frozen rows, transform forth. Then worker ``I[t]`` stores block ``t`` itself,
-    only ``n_workers - k`` parity blocks are written, and blocks that arrive need no decoding.
+    Worker ``j`` stores ``sum_i G[j, i] A_i`` with coefficients from ``(N/2) log2 N`` block additions. The set of
+    data positions ``I`` is closed under domination (with an index it holds every index that contains its bits), so
+    the *systematic* code exists over the reals: transform back, zero the frozen rows, transform forth. Then worker
+    ``I[t]`` stores block ``t`` itself, only ``n_workers - k`` parity blocks are written, and blocks that arrive
+    need no decoding.
 
     Parameters
     ----------
     n_workers, k
-        Numbers of workers and of source blocks. Any numbers: a length that is no power of two is shortened or punctured.
+        Numbers of workers and of source blocks. Any numbers: a length that is no power of two is shortened or
+        punctured.
     systematic
         Whether ``k`` of the workers store source blocks unchanged.
     kernel
-        ``"binary"`` (additions only), or ``"hadamard"``, whose sequential decoder keeps errors near rounding level: for float32
-        results with many workers. A Hadamard code whose length is no power of two is always punctured.
+        ``"binary"`` (additions only), or ``"hadamard"``, whose sequential decoder keeps errors near rounding level:
+        for float32 results with many workers. A Hadamard code whose length is no power of two is always punctured.
     design
-        Where the data goes. ``"auto"``: the channels best at the erasure level where the code operates (`auto_epsilon`). A number: that erasure
-        probability; a vector: one a worker, from telemetry. ``"reed-muller"``: the heaviest indices; with ``mode="rank"`` and 256
-        workers or more it comes close to an MDS code, best at the ``k`` of `reed_muller_dimensions`.
+        Where the data goes. ``"auto"``: the channels best at the erasure level where the code operates
+        (`auto_epsilon`). A number: that erasure probability; a vector: one a worker, from telemetry.
+        ``"reed-muller"``: the heaviest indices; with ``mode="rank"`` and 256 workers or more it comes close to an
+        MDS code, best at the ``k`` of `reed_muller_dimensions`.
     mode
-        Which sets of results decode. ``"rank"`` (what ``"auto"`` means): every set that determines the data. It needs the
-        fewest results, and costs nothing where less suffices: the sequential program runs whenever it can, a dense solve only for
-        what it leaves open. ``"sc"``: sequential decoding alone, the fastest and most accurate. ``"peel"``: peeling on the
-        butterfly graph, between the two, without dense solves.
+        Which sets of results decode. ``"rank"`` (what ``"auto"`` means): every set that determines the data. It
+        needs the fewest results, and costs nothing where less suffices: the sequential program runs whenever it
+        can, a dense solve only for what it leaves open. ``"sc"``: sequential decoding alone, the fastest and most
+        accurate. ``"peel"``: peeling on the butterfly graph, between the two, without dense solves.
     shortening
         ``"shorten"``, ``"puncture"``, or ``"auto"``: shorten unless a worker would be left with nothing but zeros.
     information_set
@@ -112,13 +102,13 @@ class PolarCode(Code):
         for label, value, allowed in (
             ("kernel", kernel, ("binary", "hadamard")),
             ("mode", mode, ("auto", "sc", "peel", "rank")),
-            ("shortening", shortening, tuple(_CUTS)),
+            ("shortening", shortening, tuple(CUTS)),
         ):
             if value not in allowed:
                 raise InputError(f"{label} must be one of {', '.join(allowed)}, got {value!r}")
-        self._design = _check_design(design, self.n_workers)
+        self._design = check_design(design, self.n_workers)
         self._mode: Mode = "rank" if mode == "auto" else mode
-        info, cut = _place(self.n_workers, self.k, kernel, self._design, shortening, information_set)
+        info, cut = choose_positions(self.n_workers, self.k, kernel, self._design, shortening, information_set)
         self._explicit = information_set is not None
         self._layout = Layout(self.n_workers, info, cut, kernel, bool(systematic))
 
@@ -213,15 +203,16 @@ class PolarCode(Code):
         direct = out is not None and out.dtype == stacked.dtype and out.flags.c_contiguous
         target = out if direct and out is not None else np.empty(shape, dtype=stacked.dtype)
         layout = self._layout
-        butterfly.encode(
-            stacked.reshape(self.k, -1),
-            layout.info,
-            layout.length,
-            target.reshape(len(ids), -1),
-            [layout.offset + m for m in ids],
-            kernel=layout.kernel,
-            systematic=layout.systematic,
-        )
+        if stacked.size:
+            butterfly.encode(
+                stacked.reshape(self.k, -1),
+                layout.info,
+                layout.length,
+                target.reshape(len(ids), -1),
+                [layout.offset + m for m in ids],
+                kernel=layout.kernel,
+                systematic=layout.systematic,
+            )
         if out is not None and not direct:
             out[...] = target
         return target if out is None else out
@@ -236,10 +227,11 @@ class PolarCode(Code):
         return tuple(t for t in range(self.k) if t not in missing)
 
     def _mask(self, messages: Iterable[int]) -> int:
-        present = self._layout.known_mask
+        bits, present = self._layout.bits, self._layout.known_mask
         for message in messages:
-            check_message(message, self.n_workers)
-            present |= self._layout.bits[message]
+            if not 0 <= message < self.n_workers:
+                check_message(message, self.n_workers)
+            present |= bits[message]
         return present
 
     def decode(
@@ -251,9 +243,9 @@ class PolarCode(Code):
     ) -> tuple[Array, Certificate]:
         """Reconstruct the source blocks; see `Code.decode`.
 
-        Only what the lost blocks need is computed, in place in ``out``. The certificate's ``predicted_error`` comes from running
-        the same operations on unit rounding errors. With more results than needed, a sample of columns is encoded again and compared:
-        results that contradict the answer raise `DecodeError`.
+        Only what the lost blocks need is computed, in place in ``out``. The certificate's ``predicted_error`` comes
+        from running the same operations on unit rounding errors. With more results than needed, a sample of columns
+        is encoded again and compared: results that contradict the answer raise `DecodeError`.
 
         Raises
         ------
@@ -273,7 +265,8 @@ class PolarCode(Code):
         direct = list(received.direct.values())
         plan.run(received.inputs(self.n_workers), [received.rows[t] for t in lost], received.dtype)
         received.copy_direct()
-        largest, typical = predicted_growth(plan, self._noise, lost, direct)
+        largest, typical = self._probe.growth(plan, lost, direct)
+        rounding = float(np.finfo(received.dtype.char).eps)
         used = set(direct) | set(plan.program.used if plan.program else ())
         surplus = len(values) - self.k
         residual = self._residual(received, used) if surplus > 0 else None
@@ -281,7 +274,7 @@ class PolarCode(Code):
             method=plan.method,
             used=tuple(sorted(used)),
             amplification=max(largest, plan.solution.condition if plan.solution else 1.0),
-            predicted_error=_ROUNDING * float(np.finfo(received.dtype).eps) * typical if lost else 0.0,
+            predicted_error=_ROUNDING * rounding * typical if lost else 0.0,
             residual=residual,
             surplus_checked=max(surplus, 0),
             unknowns=plan.solution.unknowns if plan.solution else 0,
@@ -299,38 +292,43 @@ class PolarCode(Code):
         return mismatch(expected, np.stack([received.vectors[m][columns] for m in compared]))
 
     def _verify(self, certificate: Certificate, tolerance: float | None, dtype: np.dtype[np.generic]) -> None:
-        limit = _TOLERANCE[np.finfo(dtype).bits] if tolerance is None else tolerance
+        limit = _TOLERANCE.get(dtype.char, _TOLERANCE["d"]) if tolerance is None else tolerance
         if not certificate.predicted_error <= limit:
             raise DecodeError(
-                f"{self!r}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), tolerance "
-                f"{limit:.1e}; one or two more results usually cure that",
+                f"{self._label}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), "
+                f"tolerance {limit:.1e}; one or two more results usually cure that",
                 predicted=certificate.predicted_error,
                 tolerance=limit,
             )
         if certificate.residual is not None and not certificate.residual <= limit:
             raise DecodeError(
-                f"{self!r}: surplus results contradict the decoded blocks by {certificate.residual:.1e} (relative), tolerance "
-                f"{limit:.1e}; at least one result is wrong or not finite: look at the workers' inputs",
+                f"{self._label}: surplus results contradict the decoded blocks by {certificate.residual:.1e} "
+                f"(relative), tolerance {limit:.1e}; at least one result is wrong or not finite",
                 predicted=certificate.predicted_error,
                 tolerance=limit,
             )
+
+    @property
+    def _label(self) -> str:
+        """Name for messages; the full parameters may hold a thousand numbers."""
+        return f"polar code of {self.n_workers} workers and {self.k} blocks, mode {self._mode!r}"
 
     def _not_decodable(self, present: int, arrived: int) -> NotDecodableError:
         missing = missing_blocks(self._layout, present, self._mode)
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         return NotDecodableError(
-            f"{self!r}: {arrived} of {self.n_workers} results leave {len(missing)} of {self.k} blocks open ({shown}); wait for more "
-            f"results, {self.guaranteed_threshold} are always enough",
+            f"{self._label}: {arrived} of {self.n_workers} results leave {len(missing)} of {self.k} blocks open "
+            f"({shown}); wait for more results, {self.guaranteed_threshold} are always enough",
             missing=missing,
         )
 
     @cached_property
-    def _noise(self) -> FloatArray:
-        """Messages of unit data, each value times an independent standard normal: what rounding does to them."""
+    def _probe(self) -> Probe:
         rng = np.random.default_rng(0)
-        coded = self.encode(rng.standard_normal((self.k, _PROBES)))
-        noise: FloatArray = coded * rng.standard_normal(coded.shape)
-        return noise
+        data = rng.standard_normal((self.k, 2 * _PROBES))
+        coded = self.encode(data)
+        noise = coded[:, _PROBES:] * rng.standard_normal((self.n_workers, _PROBES))
+        return Probe(data[:, :_PROBES].copy(), noise, tuple(np.hstack([noise, coded[:, :_PROBES]])))
 
     # -- identity ------------------------------------------------------------------------------------
 
@@ -353,72 +351,3 @@ class PolarCode(Code):
         manifest = super().manifest()
         manifest["params"]["information_set"] = list(self.information_set)
         return manifest
-
-
-def _check_design(design: Design, n: int) -> Literal["auto", "reed-muller"] | float | tuple[float, ...]:
-    if isinstance(design, str):
-        if design not in {"auto", "reed-muller"}:
-            raise InputError(
-                f"design must be 'auto', 'reed-muller', a number in (0, 1) or one a worker, got {design!r}"
-            )
-        return design
-    e = np.asarray(design, dtype=np.float64)
-    if e.ndim == 0:
-        if not 0 < e < 1:
-            raise InputError(f"design must lie in (0, 1), got {design}")
-        return float(e)
-    erasure_profile(n, "shorten", e)
-    return tuple(e.tolist())
-
-
-def _place(
-    n: int,
-    k: int,
-    kernel: Kernel,
-    design: Literal["auto", "reed-muller"] | float | tuple[float, ...],
-    shortening: str,
-    explicit: Sequence[int] | None,
-) -> tuple[tuple[int, ...], Cut]:
-    """Choose data positions and how to cut the transform to ``n`` workers."""
-    length = transform_length(n)
-    cuts = _CUTS[shortening]
-    if kernel == "hadamard" and n < length:
-        if shortening == "shorten":
-            raise InputError(
-                f"shortening must be 'auto' or 'puncture' for the Hadamard kernel, n_workers={n} is no power of two"
-            )
-        cuts = ("puncture",)
-    if explicit is not None:
-        return _explicit(n, k, cuts, explicit)
-    for cut in cuts:
-        if design == "reed-muller":
-            info = reed_muller_set(n, k, cut)
-        else:
-            info = information_set(n, k, cut, auto_epsilon(n, k, cut) if design == "auto" else design)
-        if _all_busy(info, n, cut) or cut == cuts[-1]:
-            break
-    if not _all_busy(info, n, cut):
-        raise InputError(f"shortening='shorten' leaves a worker of n_workers={n} with zeros only at k={k}; use 'auto'")
-    return info, cut
-
-
-def _all_busy(info: Sequence[int], n: int, cut: Cut) -> bool:
-    """Whether every worker holds something."""
-    length = transform_length(n)
-    sizes = support_sizes(info, length)
-    return bool(np.all(sizes[:n] > 0)) if cut == "shorten" else True
-
-
-def _explicit(n: int, k: int, cuts: tuple[Cut, ...], given: Sequence[int]) -> tuple[tuple[int, ...], Cut]:
-    info = tuple(sorted({int(i) for i in given}))
-    length = transform_length(n)
-    if len(info) != k or len(given) != k:
-        raise InputError(f"information_set must hold k={k} different positions, got {len(info)} in {len(given)}")
-    for cut in cuts:
-        low, high = (0, n) if cut == "shorten" else (length - n, length)
-        if low <= info[0] and info[-1] < high and is_closed(info, n, cut) and _all_busy(info, n, cut):
-            return info, cut
-    raise InputError(
-        f"information_set must lie within the {n} usable positions of {length} and hold, with an index, every usable index that "
-        f"contains its bits (otherwise a worse channel is used before a better one, and no systematic code exists); got {info}"
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +12,12 @@ from serverless_gc.codes.inactivation import Inactivation, solve_pattern
 from serverless_gc.codes.polar_layout import Layout
 from serverless_gc.codes.polar_schedule import Averaging, Sequential, invert_hadamard, invert_plain, peel
 from serverless_gc.codes.polar_trackers import Mode, name_rows
+from serverless_gc.codes.polar_unknowns import single_thread
 from serverless_gc.codes.program import ZERO, Program, Recorder
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
-__all__ = ["Plan", "Received", "mismatch", "plan_decode", "predicted_growth", "sample_columns"]
+__all__ = ["Plan", "Probe", "Received", "mismatch", "plan_decode", "sample_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class Plan:
             for step in steps:
                 step(rows, checks, columns)
 
-        self.program.run(inputs, outputs, dtype, finish=finish if steps else None)
+        with nullcontext() if self.solution is None else single_thread():
+            self.program.run(inputs, outputs, dtype, finish=finish if steps else None)
 
 
 def plan_decode(layout: Layout, mode: Mode, present: int, lost: Sequence[int]) -> Plan | None:
@@ -133,7 +136,7 @@ class Received:
         arrays = {int(message): np.asarray(value) for message, value in values.items()}
         shape = _common_shape(arrays)
         self.dtype = _work_dtype(arrays, out)
-        if out is not None and out.shape != (k, *shape):
+        if arrays and out is not None and out.shape != (k, *shape):
             raise InputError(f"out must have shape {(k, *shape)}, got {out.shape}")
         self.vectors = {message: np.ascontiguousarray(a, dtype=self.dtype).reshape(-1) for message, a in arrays.items()}
         self._out = out
@@ -149,13 +152,11 @@ class Received:
 
     def copy_direct(self) -> None:
         """Put blocks that arrived unchanged into place; one that is there already is not touched."""
-        base, stride = self.rows.__array_interface__["data"][0], self.rows.strides[0]
         in_place = self._out is self._result
         for block, message in self.direct.items():
-            vector = self.vectors[message]
-            if in_place and vector.__array_interface__["data"][0] == base + block * stride:
-                continue
-            np.copyto(self.rows[block], vector)
+            vector, row = self.vectors[message], self.rows[block]
+            if not (in_place and np.may_share_memory(vector, row)):
+                np.copyto(row, vector)
 
     def inputs(self, n: int) -> list[Array | None]:
         """One vector a message, None where nothing arrived."""
@@ -185,9 +186,9 @@ def _common_shape(arrays: Mapping[int, Array]) -> tuple[int, ...]:
 def _work_dtype(arrays: Mapping[int, Array], out: Array | None) -> np.dtype[np.generic]:
     """Type to compute in: that of the values (integers and float16 in float64), or of a wider ``out``."""
     kinds = {a.dtype for a in arrays.values()}
-    for dtype in kinds:
-        if dtype.kind not in "biufc":
-            raise InputError(f"results must be numeric, got dtype {dtype}")
+    for kind in kinds:
+        if kind.kind not in "biufc":
+            raise InputError(f"results must be numeric, got dtype {kind}")
     dtype: np.dtype[np.generic] = np.result_type(*kinds) if kinds else np.dtype(np.float64)
     if dtype.kind not in "fc" or dtype.itemsize < 4:
         dtype = np.dtype(np.float64)
@@ -199,36 +200,56 @@ def _work_dtype(arrays: Mapping[int, Array], out: Array | None) -> np.dtype[np.g
     return dtype
 
 
-def predicted_growth(plan: Plan, noise: FloatArray, lost: Sequence[int], direct: Sequence[int]) -> tuple[float, float]:
-    """Push unit rounding errors of all messages through the plan.
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A few columns of unit data to rehearse a decode on.
 
-    Parameters
+    Attributes
     ----------
-    plan
-        What will run.
+    data
+        Shape ``(k, columns)``, standard normal.
     noise
-        Shape ``(n_messages, columns)``: for unit data, each message's value times an independent standard normal.
-    lost
-        Blocks the plan computes.
-    direct
-        Messages that carry the other blocks.
-
-    Returns
-    -------
-    largest, typical
-        Root mean square error of the worst lost block, and of all blocks, in units of the rounding error.
+        What rounding does to such messages, shape ``(n_messages, columns)``: values of other unit data, each times a
+        standard normal.
+    messages
+        For each message its noise followed by its value for ``data``.
     """
-    if plan.program is None:
-        return 1.0, 1.0
-    errors = np.empty((len(lost), noise.shape[1]))
-    plan.run(list(noise), list(errors), np.dtype(np.float64))
-    each = np.square(errors).mean(axis=1)
-    total = float(each.sum()) + float(np.square(noise[direct]).sum()) / noise.shape[1]
-    return float(np.sqrt(each.max())), float(np.sqrt(total / (len(lost) + len(direct))))
+
+    data: FloatArray
+    noise: FloatArray
+    messages: tuple[FloatArray, ...]
+
+    def growth(self, plan: Plan, lost: Sequence[int], direct: Sequence[int]) -> tuple[float, float]:
+        """Push the probe through the plan.
+
+        Parameters
+        ----------
+        plan
+            What will run.
+        lost
+            Blocks the plan computes.
+        direct
+            Messages that carry the other blocks.
+
+        Returns
+        -------
+        largest, typical
+            Root mean square error of the worst lost block, and of all blocks, in units of the rounding error of the
+            messages; whichever is larger of what their noise becomes and what the decoder itself makes wrong.
+        """
+        if plan.program is None:
+            return 1.0, 1.0
+        columns = self.noise.shape[1]
+        both = np.empty((len(lost), columns + self.data.shape[1]))
+        plan.run(self.messages, list(both), np.dtype(np.float64))
+        noise, own = both[:, :columns], both[:, columns:] - self.data[list(lost)]
+        each = np.maximum(np.square(noise).mean(axis=1), np.square(own / np.finfo(np.float64).eps).mean(axis=1))
+        total = float(each.sum()) + float(np.square(self.noise[list(direct)]).sum()) / columns
+        return float(np.sqrt(each.max())), float(np.sqrt(total / (len(lost) + len(direct))))
 
 
 def sample_columns(m: int, groups: int = 4, width: int = 8) -> Array:
-    """A few short runs of columns, evenly spread: enough to expose a wrong result, cheap to read."""
+    """Choose a few short runs of columns, evenly spread: enough to expose a wrong result, cheap to read."""
     if m <= groups * width:
         return np.arange(m)
     starts = np.linspace(0, m - width, groups).astype(np.intp)

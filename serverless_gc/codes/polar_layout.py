@@ -18,8 +18,8 @@ NodeKind: TypeAlias = Literal["frozen", "info", "repeat", "mixed"]
 class Node:
     """A subtree over ``size`` consecutive leaves starting at ``start``.
 
-    ``kind`` says what its leaves are: all frozen, all data, data in the last leaf only, or anything else. Subtrees of one kind
-    need no further descent: that is what keeps decoding far below ``N log N`` visits.
+    ``kind`` says what its leaves are: all frozen, all data, data in the last leaf only, or anything else. Subtrees
+    of one kind need no further descent: that is what keeps decoding far below ``N log N`` visits.
     """
 
     start: int

@@ -1,7 +1,7 @@
 """Symbolic decoders: from an arrival pattern to the names of all codeword rows.
 
-Each walker takes one name an arrived position (None where nothing arrived, `ZERO` for a structural zero) and records the row
-operations that complete the codeword. Rows that the pattern does not determine stay None.
+Each walker takes one name an arrived position (None where nothing arrived, `ZERO` for a structural zero) and
+records the row operations that complete the codeword. Rows that the pattern does not determine stay None.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Sequential:
     signed
         Whether the kernel subtracts.
     inactivate
-        Whether a data leaf without a value becomes a symbol. The rows are then those of all symbols zero, and ``equations``
-        lists what the frozen leaves say: rows that vanish for the right symbols.
+        Whether a data leaf without a value becomes a symbol. The rows are then those of all symbols zero, and
+        ``equations`` lists what the frozen leaves say: rows that vanish for the right symbols.
     """
 
     __slots__ = ("equations", "inactivate", "recorder", "signed", "symbols")
@@ -110,7 +110,8 @@ class Sequential:
 class Averaging:
     """Sequential decoding for the Hadamard kernel, unnormalised: ``(u0 + u1, u0 - u1) / 2`` going up.
 
-    Where both rows of a pair are there, sum and difference are both taken from them: that keeps errors near rounding level.
+    Where both rows of a pair are there, sum and difference are both taken from them: that keeps errors near
+    rounding level.
     """
 
     __slots__ = ("recorder",)

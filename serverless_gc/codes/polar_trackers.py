@@ -1,7 +1,8 @@
 """Decodability of polar codes, one arrival at a time.
 
-Three nested tests: sequential decoding, peeling, rank. Sets of positions are Python integers, so one AND or OR handles all positions of a
-stage at once. Fewer than ``k`` results never suffice, so nothing is tested before the ``k``-th.
+Three nested tests: sequential decoding, peeling, rank. Sets of positions are Python integers, so one AND or OR
+handles all positions of a stage at once. Fewer than ``k`` results never suffice, so nothing is tested before the
+``k``-th.
 """
 
 from __future__ import annotations
@@ -162,8 +163,9 @@ class PeelTracker(_PolarTracker):
 class RankTracker(_PolarTracker):
     """Accepts every set of results that determines the data.
 
-    Most verdicts come cheap: what sequential decoding resolves has full rank, and a data index whose own codeword meets no arrival has been
-    lost. In between, the codewords that vanish on all arrivals are worked out once and then shrunk arrival by arrival.
+    Most verdicts come cheap: what sequential decoding resolves has full rank, and a data index whose own codeword
+    meets no arrival has been lost. In between, the codewords that vanish on all arrivals are worked out once and
+    then shrunk arrival by arrival.
     """
 
     __slots__ = ("_info", "_null")

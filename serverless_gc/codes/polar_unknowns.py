@@ -1,25 +1,42 @@
 """Inactivation on structure alone: which results leave which data undetermined, exactly.
 
 The decoding tree is walked with every arrived value taken as zero. A data leaf that sequential decoding cannot
-resolve becomes a *symbol*; a frozen leaf that it can compute becomes an *equation* among symbols. The codewords that
-vanish on all arrived positions are then the solutions of that small system, so the arrivals determine the data exactly
-when the equations have full column rank. Ranks are taken modulo a prime on exact integers, never in floating point.
+resolve becomes a *symbol*; a frozen leaf that it can compute becomes an *equation* among symbols. The codewords
+that vanish on all arrived positions are then the solutions of that small system, so the arrivals determine the data
+exactly when the equations have full column rank. Ranks are taken modulo a prime on exact integers, never in
+floating point.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from serverless_gc.codes.polar_layout import Layout, Node
-from serverless_gc.types import Array, FloatArray
+from serverless_gc.types import Array
 
-__all__ = ["PRIME", "Expansion", "NullSpace", "expand", "rank_and_kernel", "undetermined_positions"]
+__all__ = ["PRIME", "Expansion", "NullSpace", "expand", "rank_and_kernel", "single_thread", "undetermined_positions"]
 
 PRIME = 2147483629
 """Modulus of the exact rank: products of two residues fit int64."""
 
-_EXACT = 2.0**100
-"""Squared bound below which float64 sums of two integers are exact, with room to spare."""
+_SMALL_PRODUCT = 1 << 14
+"""Multiplications below which the linear algebra library uses one thread anyway."""
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    """Thread control of the linear algebra library; finding it takes milliseconds, so once a process."""
+    return ThreadpoolController()
+
+
+def single_thread() -> AbstractContextManager[object]:
+    """Run small matrix products and factorizations on one thread: with two they stall for milliseconds now and then."""
+    context: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return context
 
 
 class Expansion:
@@ -37,7 +54,7 @@ class Expansion:
         Whether the float64 entries are the exact integers.
     """
 
-    __slots__ = ("_modular", "_rows", "_used", "checks", "equations", "exact", "symbols", "values")
+    __slots__ = ("_limit", "_modular", "_rows", "_used", "checks", "equations", "exact", "symbols", "values")
 
     def __init__(self, layout: Layout, present: int, *, modular: bool) -> None:
         recovered = layout.recoverable(present)
@@ -47,13 +64,16 @@ class Expansion:
         self._rows: list[Array] = []
         self.checks: list[int] = []
         self.exact = True
+        # Codewords handed up are checked, values handed down at most triple a level: every integer stays below 2**52.
+        self._limit = (2.0**52 / 3.0 ** len(layout.stages)) ** 2
         width = layout.length
         raw = np.frombuffer(present.to_bytes(max(width // 8, 1), "little"), dtype=np.uint8)
         valid = np.unpackbits(raw, bitorder="little")[:width].astype(bool)
-        values = self._walk(layout.tree, valid, None)
-        shape = (width, self.symbols)
-        self.values: Array = np.zeros(shape, dtype=self._dtype) if values is None else values
-        self.equations: Array = np.vstack(self._rows) if self._rows else np.zeros((0, self.symbols), dtype=self._dtype)
+        with single_thread() if self.symbols * width > _SMALL_PRODUCT else nullcontext():
+            values = self._walk(layout.tree, valid, None)
+        self.values: Array = np.zeros((width, self.symbols), dtype=self._dtype) if values is None else values
+        nothing: Array = np.zeros((0, self.symbols), dtype=self._dtype)
+        self.equations: Array = np.vstack(self._rows) if self._rows else nothing
 
     @property
     def _dtype(self) -> type:
@@ -64,12 +84,12 @@ class Expansion:
         if self._modular:
             return a % PRIME
         flat = a.reshape(-1)
-        if flat @ flat >= _EXACT:
+        if flat @ flat >= self._limit:
             self.exact = False
         return a
 
-    def _symbols(self, places: Array, values: Array | None, size: int) -> Array:
-        """Give each of the places a new symbol."""
+    def _fresh(self, places: Array, values: Array | None, size: int) -> Array:
+        """Put a new symbol at each of the places."""
         out = np.zeros((size, self.symbols), dtype=self._dtype) if values is None else values
         out[places] = 0
         out[places, np.arange(self._used, self._used + len(places))] = 1
@@ -81,7 +101,7 @@ class Expansion:
         self.checks.extend((node.start + places).tolist())
 
     def _walk(self, node: Node, valid: Array, values: Array | None) -> Array | None:
-        """Return the node's codeword in symbols; None stands for all zeros."""
+        """Return the node's codeword in symbols; None stands for all zeros. ``values`` may be overwritten."""
         if not self._used and valid.all():
             return None
         kind = node.kind
@@ -94,7 +114,7 @@ class Expansion:
             return None
         if kind == "info":
             lost = (~valid).nonzero()[0]
-            return self._symbols(lost, values, node.size) if len(lost) else values
+            return self._fresh(lost, values, node.size) if len(lost) else values
         if kind == "repeat":
             return self._repeat(node, valid, values)
         return self._split(node, valid, values)
@@ -102,56 +122,44 @@ class Expansion:
     def _repeat(self, node: Node, valid: Array, values: Array | None) -> Array | None:
         places = valid.nonzero()[0]
         if not len(places):
-            column = self._symbols(np.array([0]), None, 1)
-            return np.repeat(column, node.size, axis=0)
-        if values is None:
-            values = np.zeros((node.size, self.symbols), dtype=self._dtype)
-        if self._used and len(places) > 1:
-            rest = places[:-1]
-            self._equate(node, rest, self._checked(values[rest] - values[places[-1]]))
-        return np.repeat(values[places[-1:]], node.size, axis=0)
+            return np.repeat(self._fresh(np.array([0]), None, 1), node.size, axis=0)
+        rest, anchor = places[:-1], places[-1:]
+        if self._used and len(rest):
+            rows = np.zeros((len(rest), self.symbols), self._dtype) if values is None else values[rest] - values[anchor]
+            self._equate(node, rest, rows)
+        return None if values is None else np.repeat(values[anchor], node.size, axis=0)
 
     def _split(self, node: Node, valid: Array, values: Array | None) -> Array | None:
         left, right = node.halves
         half = left.size
         va, vb = valid[:half], valid[half:]
-        a = b = None
-        if values is not None:
+        if values is None:
+            a = b = None
+            xa = self._walk(left, va & vb, None)
+        else:
             a, b = values[:half], values[half:]
-        first = None
-        if a is not None and b is not None and left.kind != "info":
-            first = self._checked(a - b)
-        elif a is not None and b is not None:
-            first = a - b
-        xa = self._walk(left, va & vb, first)
-        second = self._second(vb, a, b, xa)
+            xa = self._walk(left, va & vb, a - b)
+        # One array a step and masked copies: short-lived large temporaries cost page faults.
+        second = a if xa is None else -xa if a is None else a - xa
+        if second is not None:
+            if second is a:
+                second = a.copy()
+            np.copyto(second, 0 if b is None else b, where=vb[:, None])
         xb = self._walk(right, va | vb, second)
         if xa is None and xb is None and a is None:
             return None
-        out = np.zeros((node.size, self.symbols), dtype=self._dtype)
+        out: Array = np.zeros((node.size, self.symbols), dtype=self._dtype)
+        top = out[:half]
         if xb is not None:
             out[half:] = xb
-            out[:half] = xb
-        if xa is not None:
-            out[:half] += xa
-        if a is not None and va.any():
-            out[:half][va] = a[va]
-        elif a is None:
-            out[:half][va] = 0
+            if xa is None:
+                top[:] = xb
+            else:
+                np.add(xa, xb, out=top)
+        elif xa is not None:
+            top[:] = xa
+        np.copyto(top, 0 if a is None else a, where=va[:, None])
         return self._checked(out)
-
-    def _second(self, vb: Array, a: Array | None, b: Array | None, xa: Array | None) -> Array | None:
-        """Input of the second half: ``b`` where it is there, else ``a - xa``."""
-        if xa is None:
-            if a is None or b is None:
-                return None
-            return np.where(vb[:, None], b, a)
-        second = -xa if a is None else a - xa
-        if b is None:
-            second[vb] = 0
-        else:
-            second[vb] = b[vb]
-        return self._checked(second)
 
 
 def expand(layout: Layout, present: int) -> Expansion:
@@ -162,11 +170,11 @@ def expand(layout: Layout, present: int) -> Expansion:
 
 def rank_and_kernel(equations: Array) -> tuple[int, Array]:
     """Rank modulo `PRIME`, and a basis of the right kernel as columns of residues."""
-    m = (np.asarray(equations) % PRIME).astype(np.int64)
+    m = equations.astype(np.int64) % PRIME
     rows, columns = m.shape
     pivots: list[int] = []
-    r = 0
     for c in range(columns):
+        r = len(pivots)
         if r == rows:
             break
         hits = m[r:, c].nonzero()[0]
@@ -176,29 +184,32 @@ def rank_and_kernel(equations: Array) -> tuple[int, Array]:
         if p != r:
             m[[r, p]] = m[[p, r]]
         m[r, c:] = m[r, c:] * pow(int(m[r, c]), -1, PRIME) % PRIME
-        factors = m[:, c].copy()
-        factors[r] = 0
-        touched = factors.nonzero()[0]
-        if len(touched):
-            m[touched, c:] = (m[touched, c:] - factors[touched, None] * m[r, c:]) % PRIME
+        below = r + hits[1:] if p == r else r + 1 + m[r + 1 :, c].nonzero()[0]
+        if len(below):
+            m[below, c:] = (m[below, c:] - m[below, c, None] * m[r, c:]) % PRIME
         pivots.append(c)
-        r += 1
     chosen = set(pivots)
     free = [c for c in range(columns) if c not in chosen]
     kernel = np.zeros((columns, len(free)), dtype=np.int64)
     if free:
         kernel[free, np.arange(len(free))] = 1
-        kernel[pivots] = (-m[:r, free]) % PRIME
-    return r, kernel
+        for r in range(len(pivots) - 1, -1, -1):
+            c = pivots[r]
+            kernel[c] = -(m[r, c + 1 :, None] * kernel[c + 1 :] % PRIME).sum(axis=0) % PRIME
+    return len(pivots), kernel
 
 
 def _multiply(a: Array, b: Array) -> Array:
-    """``a @ b`` modulo `PRIME`, column by column so that nothing overflows."""
-    a = (a % PRIME).astype(np.int64)
-    out = np.empty((a.shape[0], b.shape[1]), dtype=np.int64)
-    for j in range(b.shape[1]):
-        out[:, j] = (a * b[:, j] % PRIME).sum(axis=1) % PRIME
-    return out
+    """Return ``a @ b`` modulo `PRIME`, in halves of 16 bits so that float64 products are exact."""
+    a_high, a_low = np.divmod(a % PRIME, 65536)
+    b_high, b_low = np.divmod(b % PRIME, 65536)
+    n = b.shape[1]
+    parts = np.hstack([b_high, b_low]).astype(np.float64)
+    with single_thread() if a.size * n > _SMALL_PRODUCT else nullcontext():
+        high = (a_high.astype(np.float64, copy=False) @ parts).astype(np.int64) % PRIME
+        low = (a_low.astype(np.float64, copy=False) @ parts).astype(np.int64) % PRIME
+    middle = (high[:, n:] + low[:, :n]) % PRIME
+    return ((high[:, :n] * 65536 + middle) % PRIME * 65536 + low[:, n:]) % PRIME
 
 
 class NullSpace:
@@ -212,40 +223,39 @@ class NullSpace:
         Mask of the positions known so far.
     """
 
-    __slots__ = ("_basis",)
+    __slots__ = ("_basis", "_row")
 
     def __init__(self, layout: Layout, present: int) -> None:
         expansion = expand(layout, present)
         _, kernel = rank_and_kernel(expansion.equations)
-        self._basis = _multiply(expansion.values, kernel)
+        absent = [i for i in range(layout.length) if not present >> i & 1]
+        self._row = {position: row for row, position in enumerate(absent)}
+        self._basis = _multiply(expansion.values[absent], kernel) if kernel.shape[1] else kernel
 
     @property
     def dimension(self) -> int:
         """How many more well-placed results are needed; 0 when the data is determined."""
-        return self._basis.shape[1]
+        return int(self._basis.shape[1])
 
     def add(self, position: int) -> None:
         """Record that ``position`` has arrived."""
-        row = self._basis[position]
+        place = self._row[position]
+        row = self._basis[place]
         hits = row.nonzero()[0]
         if not len(hits):
             return
         c = int(hits[0])
         column = self._basis[:, c] * pow(int(row[c]), -1, PRIME) % PRIME
         rest = np.delete(self._basis, c, axis=1)
-        others = rest[position]
+        others = rest[place]
         self._basis = (rest - column[:, None] * others) % PRIME if others.any() else rest
-
-    def undetermined(self) -> FloatArray:
-        """Boolean per position: whether its value is still open."""
-        return self._basis.any(axis=1)
 
 
 def undetermined_positions(layout: Layout, present: int) -> Array:
     """Boolean per position: whether its value (plain codes: that of the transform's input) is still open.
 
-    Two random combinations stand for the whole null space, which is large when little has arrived: a position is missed
-    only if both vanish there by chance, 2**-62.
+    Two random combinations stand for the whole null space, which is large when little has arrived: a position is
+    missed only if both vanish there by chance, 2**-62.
     """
     expansion = expand(layout, present)
     _, kernel = rank_and_kernel(expansion.equations)
@@ -253,7 +263,8 @@ def undetermined_positions(layout: Layout, present: int) -> Array:
     sample = _multiply(expansion.values, _multiply(kernel, weights))
     if not layout.systematic:
         sample = _transform_input(layout, sample)
-    return sample.any(axis=1)
+    undetermined: Array = np.asarray(sample.any(axis=1))
+    return undetermined
 
 
 def _transform_input(layout: Layout, codewords: Array) -> Array:

@@ -1,8 +1,9 @@
 """Decode programs: straight-line row operations, worked out once for an arrival pattern, run on any data.
 
-A decoder that only adds and subtracts rows is first run on *names* of rows. The recorded operations are cut down to what the
-wanted rows need, temporary rows are reused, and the rest runs in column tiles that fit the cache, each operation writing
-straight into its destination. Allocating a fresh row for every operation instead is four to five times slower.
+A decoder that only adds and subtracts rows is first run on *names* of rows. The recorded operations are cut down to
+what the wanted rows need, temporary rows are reused, and the rest runs in column tiles that fit the cache, each
+operation writing straight into its destination. Allocating a fresh row for every operation instead is four to five
+times slower.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Row: TypeAlias = int
 ZERO: Row = -1
 ADD, SUB, NEG, HALF = range(4)
 
-_TILE_BYTES = 3 << 20
+_TILE_BYTES = 16 << 20
+"""Temporaries and checks of one tile: a good part of a last-level cache; in smaller tiles call overhead counts more."""
 _TILE_MIN, _TILE_MAX = 2048, 16384
 
 
@@ -98,7 +100,12 @@ class Program:
         """Keep what the outputs and checks need, and give each temporary a reusable row."""
         ops, n_in = recorder.ops, recorder.n_inputs
         wanted = [*outputs, *checks]
-        last, used = _last_uses(ops, n_in, wanted)
+        order = _schedule(ops, n_in, wanted)
+        last: dict[Row, Row] = {}
+        for row in order:
+            _, a, b = ops[row - n_in]
+            last[a] = last[b] = row
+        used = {r for r in [*last, *wanted] if 0 <= r < n_in}
         place: dict[Row, int] = {}
         copies: list[tuple[int, int]] = []
         zeros: list[int] = []
@@ -110,7 +117,7 @@ class Program:
             else:
                 place[row] = position
         base = n_in + len(wanted)
-        steps, n_temps = _allocate(ops, n_in, base, last, place)
+        steps, n_temps = _allocate(ops, order, n_in, base, last, place)
         return cls(
             n_in, len(outputs), len(checks), n_temps, tuple(steps), tuple(copies), tuple(zeros), tuple(sorted(used))
         )
@@ -131,8 +138,8 @@ class Program:
         inputs
             One vector an input; None for inputs that are not used.
         outputs
-            Vectors to write. They may not overlap inputs, except that an output that is an unchanged input may be that
-            input itself.
+            Vectors to write. They may not overlap inputs, except that an output that is an unchanged input may be
+            that input itself.
         dtype
             Type of the temporaries: that of inputs and outputs.
         finish
@@ -144,15 +151,17 @@ class Program:
             return
         m = len(outputs[0])
         width = min(m, tile or self._tile(np.dtype(dtype).itemsize))
+        width = -(-m // max(-(-m // max(width, 1)), 1))  # as few tiles, but of one size
         scratch = np.empty((self.n_checks + self.n_temps, width), dtype=dtype)
         constants = [np.array(-1.0, dtype=dtype), np.array(0.5, dtype=dtype)]
-        empty = scratch[:0, :0]
-        rows = [empty if v is None else v for v in inputs]
+        rows = [(i, v) for i, v in enumerate(inputs) if v is not None]
         first_check = self.n_outputs + self.n_inputs
         for start in range(0, m, max(width, 1)):
             stop = min(start + width, m)
             here = scratch[:, : stop - start]
-            tiles = [v[start:stop] for v in rows]
+            tiles = [here] * self.n_inputs
+            for i, v in rows:
+                tiles[i] = v[start:stop]
             tiles += [v[start:stop] for v in outputs]
             tiles += list(here)
             tiles += constants
@@ -171,55 +180,67 @@ class Program:
         return int(min(max(_TILE_BYTES // live // 512 * 512, _TILE_MIN), _TILE_MAX))
 
 
-def _last_uses(ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]) -> tuple[dict[Row, int], list[Row]]:
-    """Operation that reads each needed row last (``len(ops)`` for wanted rows), and the inputs that are needed."""
-    end = len(ops)
-    last = {row: end for row in wanted if row >= 0}
-    row = n_in + end
-    for _, a, b in reversed(ops):
-        row -= 1
-        if row in last:
-            if a not in last:
-                last[a] = row
-            if b not in last:
-                last[b] = row
-    return last, [r for r in last if r < n_in]
+def _schedule(ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]) -> list[Row]:
+    """Order what the wanted rows need depth first: each result right before its use.
+
+    That drops everything else and keeps two to four times fewer temporaries alive than the order of recording. Which
+    operation derives a row, and so its rounding, does not change.
+    """
+    order: list[Row] = []
+    done = bytearray(b"\x01" * n_in + bytes(len(ops)))
+    for row in wanted:
+        stack = [] if row < 0 or done[row] else [row]
+        while stack:
+            r = stack[-1]
+            _, a, b = ops[r - n_in]
+            if not done[a]:
+                stack.append(a)
+            elif not done[b]:
+                stack.append(b)
+            else:
+                done[r] = 1
+                order.append(r)
+                stack.pop()
+    return order
 
 
 def _allocate(
-    ops: list[tuple[int, Row, Row]], n_in: int, base: int, last: dict[Row, int], place: dict[Row, int]
+    ops: list[tuple[int, Row, Row]],
+    order: list[Row],
+    n_in: int,
+    base: int,
+    last: dict[Row, Row],
+    place: dict[Row, int],
 ) -> tuple[list[tuple[np.ufunc, int, int, int]], int]:
-    """Turn needed operations into steps, reusing the row of a temporary after its last use."""
+    """Turn operations into steps, reusing the row of a temporary after its last use."""
     steps: list[tuple[np.ufunc, int, int, int]] = []
+    scaled: list[tuple[int, int]] = []
     free: list[int] = []
     fresh = base
-    pending: list[tuple[int, int, int, int, Row]] = []
-    outputs = set(place)
-    row = n_in - 1
-    for kind, a, b in ops:
-        row += 1
-        if row not in last:
-            continue
+    for row in order:
+        kind, a, b = ops[row - n_in]
         pa = a if a < n_in else place[a]
         pb = b if b < n_in else place[b]
         if pa >= base and last[a] == row:
             free.append(pa)
         if pb >= base and b != a and last[b] == row:
             free.append(pb)
-        if row in outputs:
-            d = place[row]
-        elif free:
-            d = place[row] = free.pop()
-        else:
-            d = place[row] = fresh
-            fresh += 1
-        pending.append((kind, pa, pb, d, row))
-    minus, half = fresh, fresh + 1
-    for kind, pa, pb, d, _ in pending:
+        d = place.get(row)
+        if d is None:
+            if free:
+                d = free.pop()
+            else:
+                d = fresh
+                fresh += 1
+            place[row] = d
         if kind == ADD:
             steps.append((np.add, pa, pb, d))
         elif kind == SUB:
             steps.append((np.subtract, pa, pb, d))
         else:
-            steps.append((np.multiply, pa, minus if kind == NEG else half, d))
+            scaled.append((len(steps), kind))
+            steps.append((np.multiply, pa, pa, d))
+    for index, kind in scaled:  # the constants follow the last temporary
+        function, pa, _, d = steps[index]
+        steps[index] = (function, pa, fresh if kind == NEG else fresh + 1, d)
     return steps, fresh - base

@@ -99,7 +99,7 @@ class AdaptiveLimit:
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self.release(waiter.result(), "other")  # leave was given in the same moment
-            else:
+            elif waiter in self._waiters:  # a release that saw it cancelled has passed it over already
                 self._waiters.remove(waiter)
             raise
 

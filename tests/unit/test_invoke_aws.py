@@ -214,6 +214,28 @@ async def test_region_and_endpoint_come_from_the_environment(endpoint, monkeypat
         assert "in ap-south-1 answered 404" in str(await failure(invoker))
 
 
+async def test_credentials_that_expire_in_the_middle(endpoint, transport):
+    """Trial A32 for this piece: that very reason, at once, and the same invoker works again when they are renewed."""
+    before = endpoint.counts("worker").requests
+    endpoint.script("worker", Step(), Step(), error_step(403, "ExpiredTokenException", "The token is expired"))
+    async with Opened(endpoint, transport=transport) as inner:
+        invoker = RetryingInvoker(inner)
+        for _ in range(2):
+            assert await invoker.invoke(spec(), FRAME, timeout=10.0) == FRAME
+        error = await failure(invoker)
+        assert (error.kind, error.reason, error.retryable) == ("denied", "credentials expired", False)
+        assert await invoker.invoke(spec(), FRAME, timeout=10.0) == FRAME
+    assert endpoint.counts("worker").requests - before == 4
+    assert inner.stats.retries == 0
+
+
+async def test_proxy_of_the_environment(endpoint, transport, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", endpoint.url)
+    monkeypatch.setenv("http_proxy", endpoint.url)
+    async with Opened(SimpleNamespace(url="http://lambda.example.invalid"), transport=transport) as invoker:
+        assert await invoker.invoke(spec(), FRAME, timeout=10.0) == FRAME
+
+
 async def test_refused_connection(transport):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -45,6 +45,14 @@ class ProcessInvoker(Invoker):
     ------
     InputError
         If other processes cannot open the store.
+
+    Examples
+    --------
+    >>> from serverless_gc.store.memory import MemoryStore
+    >>> ProcessInvoker(MemoryStore())
+    Traceback (most recent call last):
+    ...
+    serverless_gc.errors.InputError: store memory://... lives in this process and other processes cannot open it: ...
     """
 
     name = "processes"

@@ -137,10 +137,15 @@ class ProcessInvoker(Invoker):
     def _start(self, child: _Child, payload: Buffer, deadline: float) -> asyncio.Task[bytes]:
         """Start an exchange that outlives a cancelled caller, but not the deadline."""
         exchange = asyncio.create_task(self._exchange(child, payload))
-        timer = asyncio.get_running_loop().call_at(deadline, lambda: exchange.done() or child.kill())
+        timer = asyncio.get_running_loop().call_at(deadline, self._expire, exchange, child)
         self._exchanges.add(exchange)
         exchange.add_done_callback(lambda done: self._finished(done, timer))
         return exchange
+
+    @staticmethod
+    def _expire(exchange: asyncio.Task[bytes], child: _Child) -> None:
+        if not exchange.done():
+            child.kill()
 
     async def _exchange(self, child: _Child, payload: Buffer) -> bytes:
         """Run one payload on a child and make the child, or its successor, idle again."""

@@ -8,15 +8,11 @@ import ssl
 from pathlib import Path
 from types import SimpleNamespace
 
-import botocore.auth
-import botocore.awsrequest
-import botocore.credentials
 import pytest
 
 from serverless_gc.errors import ConfigError, InputError, InvokeError
 from serverless_gc.invoke.aws import LambdaInvoker
 from serverless_gc.invoke.retry import RetryingInvoker
-from serverless_gc.invoke.transport import HttpTransport, keepalive_socket
 from serverless_gc.limits import Limits
 from serverless_gc.testing.lambda_endpoint import ECHO, LambdaEndpoint, Step, error_step
 from serverless_gc.types import TaskSpec
@@ -141,13 +137,6 @@ async def test_effective_configuration(endpoint):
     assert config.retries == {"total_max_attempts": 1, "mode": "standard"}
     assert config.read_timeout > 700.0
     assert config.max_pool_connections == 123
-
-
-def test_idle_connections_are_probed_before_networks_drop_them():
-    with keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ())) as made:
-        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        if hasattr(socket, "TCP_KEEPIDLE"):
-            assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < 300
 
 
 # --- Trial A6: distinct errors, with a name and a next step ------------------------------------------------------
@@ -383,53 +372,6 @@ async def test_account_concurrency_ends_in_waves(small_account):
 async def test_use_before_open_is_refused():
     with pytest.raises(InputError, match="open"):
         await LambdaInvoker("worker").invoke(spec(), FRAME, timeout=1.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"function": ""}, "function"),
-        ({"concurrency": 0}, "concurrency"),
-        ({"connect_timeout": 0.0}, "connect_timeout"),
-        ({"transport": "carrier pigeon"}, "transport"),
-    ],
-)
-def test_parameters_are_checked(options, named):
-    with pytest.raises(InputError, match=named):
-        LambdaInvoker(**{"function": "worker", **options})
-
-
-# --- The signature -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("token", [None, "session/token+with=signs"])
-@pytest.mark.parametrize("function", ["worker", "arn:aws:lambda:eu-west-1:123456789012:function:my-worker"])
-def test_requests_are_signed_as_botocore_signs_them(function, token):
-    transport = HttpTransport(
-        endpoint="https://lambda.eu-west-1.amazonaws.com",
-        region="eu-west-1",
-        credentials=None,
-        function=function,
-        qualifier="live 1",
-        connections=1,
-        connect_timeout=1.0,
-        read_timeout=1.0,
-        verify="",
-    )
-    frozen = botocore.credentials.ReadOnlyCredentials("AKIDEXAMPLE", "secret", token)
-    body = b'{"sgc":"AAAA"}'
-    mine = transport._sign(frozen, body)
-    # botocore signs the time at which it signs: it is asked to sign ours.
-    theirs = botocore.awsrequest.AWSRequest("POST", str(transport._url), data=body)
-    signer = botocore.auth.SigV4Auth(frozen, "lambda", "eu-west-1")
-    theirs.context["timestamp"] = mine["X-Amz-Date"]
-    theirs.headers["X-Amz-Date"] = mine["X-Amz-Date"]
-    if token:
-        theirs.headers["X-Amz-Security-Token"] = token
-    canonical = signer.canonical_request(theirs)
-    signature = signer.signature(signer.string_to_sign(theirs, canonical), theirs)
-    assert mine["Authorization"].endswith(f"Signature={signature}")
-    assert mine.get("X-Amz-Security-Token") == token
 
 
 async def test_certificates_are_verified(endpoint, monkeypatch):

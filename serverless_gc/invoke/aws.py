@@ -111,6 +111,7 @@ class LambdaInvoker(Invoker):
         from botocore.exceptions import BotoCoreError
 
         session = self._session or get_session()
+        self._slots = asyncio.Semaphore(self.concurrency)  # made here: it belongs to the loop that opens
         async with AsyncExitStack() as stack:
             try:
                 # botocore itself reads AWS_DEFAULT_REGION and the profile only; every other tool reads AWS_REGION.

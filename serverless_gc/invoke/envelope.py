@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
+import re
 
 from serverless_gc.errors import InvokeError
 from serverless_gc.types import Buffer, TaskSpec
@@ -15,6 +17,7 @@ from serverless_gc.types import Buffer, TaskSpec
 __all__ = ["check_reply", "check_request", "decode_reply", "encode_request", "encoded_size"]
 
 _OPENING, _CLOSING = b'{"sgc":"', b'"}'
+_REPLY = re.compile(rb'\{\s*"sgc"\s*:\s*"')
 _FRAMING = len(_OPENING) + len(_CLOSING)
 
 
@@ -102,6 +105,10 @@ def decode_reply(task: TaskSpec, body: bytes, request_id: str = "") -> bytes:
 
     if body.strip() in {b"", b"null"}:
         raise bad("empty reply", f"the function answered {body[:8].decode('ascii', 'replace') or 'nothing'!r}")
+    if (opening := _REPLY.match(body)) and body.endswith(_CLOSING):
+        # The usual case, without a pass of JSON over megabytes: strict base64 admits nothing JSON would read otherwise.
+        with contextlib.suppress(binascii.Error):
+            return binascii.a2b_base64(memoryview(body)[opening.end() : -len(_CLOSING)], strict_mode=True)
     try:
         envelope = json.loads(body)
     except ValueError:
@@ -110,6 +117,6 @@ def decode_reply(task: TaskSpec, body: bytes, request_id: str = "") -> bytes:
     if not isinstance(text, str):
         raise bad("no envelope", f'JSON of type {type(envelope).__name__} without a string "sgc"')
     try:
-        return base64.b64decode(text, validate=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise bad("undecodable base64", str(error)) from None

@@ -50,13 +50,19 @@ class LocalInvoker(Invoker):
 
     Examples
     --------
-    >>> async def answer(store, task, payload):
-    ...     invoker = LocalInvoker(store)
+    >>> from serverless_gc.store.memory import MemoryStore
+    >>> from serverless_gc.wire import Reply, Task
+    >>> async def run_one():
+    ...     store = MemoryStore()
+    ...     task = Task("run", 0, "t0", 0, 0, "noop", (), "", store.url, params={"size": 2})
+    ...     invoker = LocalInvoker(store, threads=1)
     ...     await invoker.open()
     ...     try:
-    ...         return await invoker.invoke(task, payload, timeout=10.0)
+    ...         return await invoker.invoke(TaskSpec("t0", slot=0, version=0), task.to_bytes(), timeout=10.0)
     ...     finally:
     ...         await invoker.close()
+    >>> Reply.from_bytes(asyncio.run(run_one())).value
+    array([0., 0.])
     """
 
     name = "local"

@@ -29,8 +29,8 @@ class ProcessInvoker(Invoker):
     """Runs the worker entry in a pool of processes, under Lambda's size limits.
 
     Each process keeps BLAS to one thread. A process that dies fails its own task only and is replaced; one that
-    exceeds the timeout is killed and replaced, as Lambda does. A cancelled task runs on to its end, its reply is
-    dropped, and its process is free again afterwards.
+    exceeds the timeout is killed and replaced, as Lambda does. A cancelled task runs on to its end, at most
+    until its timeout; its reply is dropped, and its process is free again afterwards.
 
     Parameters
     ----------
@@ -45,6 +45,14 @@ class ProcessInvoker(Invoker):
     ------
     InputError
         If other processes cannot open the store.
+
+    Examples
+    --------
+    >>> from serverless_gc.store.memory import MemoryStore
+    >>> ProcessInvoker(MemoryStore())
+    Traceback (most recent call last):
+    ...
+    serverless_gc.errors.InputError: store memory://... lives in this process and other processes cannot open it: ...
     """
 
     name = "processes"
@@ -89,19 +97,14 @@ class ProcessInvoker(Invoker):
         stats = self.stats
         stats.in_flight += 1
         stats.peak = max(stats.peak, stats.in_flight)
-        exchange: asyncio.Task[bytes] | None = None
+        deadline = asyncio.get_running_loop().time() + timeout
         child: _Child | None = None
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(deadline):
                 child = await self._next_idle(task)
                 stats.invocations += 1
-                exchange = asyncio.create_task(self._exchange(child, payload))
-                self._exchanges.add(exchange)
-                exchange.add_done_callback(self._finished)
-                reply = await asyncio.shield(exchange)
+                reply = await asyncio.shield(self._start(child, payload, deadline))
         except TimeoutError:
-            if child is not None:
-                child.kill()
             raise InvokeError(
                 f"task {task.task_id}, attempt {task.attempt}: no reply within {timeout:g} s",
                 kind="timeout",
@@ -131,6 +134,19 @@ class ProcessInvoker(Invoker):
             )
         return child
 
+    def _start(self, child: _Child, payload: Buffer, deadline: float) -> asyncio.Task[bytes]:
+        """Start an exchange that outlives a cancelled caller, but not the deadline."""
+        exchange = asyncio.create_task(self._exchange(child, payload))
+        timer = asyncio.get_running_loop().call_at(deadline, self._expire, exchange, child)
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(lambda done: self._finished(done, timer))
+        return exchange
+
+    @staticmethod
+    def _expire(exchange: asyncio.Task[bytes], child: _Child) -> None:
+        if not exchange.done():
+            child.kill()
+
     async def _exchange(self, child: _Child, payload: Buffer) -> bytes:
         """Run one payload on a child and make the child, or its successor, idle again."""
         try:
@@ -141,7 +157,8 @@ class ProcessInvoker(Invoker):
         self._idle.put_nowait(child)
         return reply
 
-    def _finished(self, exchange: asyncio.Task[bytes]) -> None:
+    def _finished(self, exchange: asyncio.Task[bytes], timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
         self._exchanges.discard(exchange)
         if not exchange.cancelled():
             exchange.exception()  # a caller that was cancelled does not ask for it any more

@@ -83,6 +83,21 @@ class RetryingInvoker(Invoker):
     ----------
     limit : AdaptiveLimit
         Its ``found`` is the concurrency that the service was seen to admit.
+
+    Examples
+    --------
+    >>> from serverless_gc.inject import Faults
+    >>> from serverless_gc.invoke.simulated import SimulatedInvoker
+    >>> from serverless_gc.invoke.wrappers import inject
+    >>> from serverless_gc.store.memory import MemoryStore
+    >>> from serverless_gc.wire import Task
+    >>> store = MemoryStore()
+    >>> task = Task("run", 0, "t0", 0, 0, "noop", (), "", store.url, params={"size": 2})
+    >>> throttled = inject(SimulatedInvoker(store), [Faults(throttle=1.0, throttle_times=2)])
+    >>> invoker = RetryingInvoker(throttled, RetryPolicy(base=0.0))
+    >>> reply = asyncio.run(invoker.invoke(TaskSpec("t0", slot=0, version=0), task.to_bytes(), timeout=10.0))
+    >>> invoker.stats.invocations, invoker.stats.throttles, invoker.stats.retries
+    (3, 2, 2)
     """
 
     def __init__(

@@ -21,6 +21,15 @@ class SimulatedInvoker(Invoker):
         Holds the blocks; read through ``store.blobs()``, or opened by its URL.
     limits
         Sizes that are refused as Lambda refuses them.
+
+    Examples
+    --------
+    >>> from serverless_gc.store.memory import MemoryStore
+    >>> from serverless_gc.wire import Reply, Task
+    >>> store = MemoryStore()
+    >>> task = Task("run", 0, "t0", 0, 0, "noop", (), "", store.url, params={"size": 2})
+    >>> Reply.from_bytes(SimulatedInvoker(store).run(TaskSpec("t0", slot=0, version=0), task.to_bytes())).status
+    'ok'
     """
 
     name = "simulated"

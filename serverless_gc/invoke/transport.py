@@ -161,6 +161,7 @@ class HttpTransport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "serverless-gc", "Content-Type": "application/json"},
                 auto_decompress=False,
+                read_bufsize=2**20,  # the default pauses a connection after every 64 KB
                 # `trust_env` would look the proxy up for every request, on a thread each time.
                 proxy=get_environ_proxies(str(self._url)).get(self._url.scheme),
             )

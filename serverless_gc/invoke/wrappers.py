@@ -196,6 +196,14 @@ def inject(invoker: Invoker, injections: Iterable[Injection]) -> Invoker:
     -------
     Invoker
         The wrapped invoker, or the invoker itself if nothing is to be injected.
+
+    Examples
+    --------
+    >>> from serverless_gc.invoke.simulated import SimulatedInvoker
+    >>> from serverless_gc.store.memory import MemoryStore
+    >>> wrapped = inject(SimulatedInvoker(MemoryStore()), [Faults(drop=0.1), Stragglers(slowdown=10)])
+    >>> type(wrapped).__name__, type(wrapped.inner).__name__
+    ('FaultyInvoker', 'StragglingInvoker')
     """
     described = tuple(injections)
     for item in described:

@@ -97,8 +97,10 @@ class LambdaEndpoint:
 
     Examples
     --------
-    >>> with LambdaEndpoint(functions=("worker",)) as endpoint:  # doctest: +SKIP
-    ...     invoker = LambdaInvoker("worker", region="us-east-1", endpoint=endpoint.url)
+    >>> with LambdaEndpoint({"worker": ECHO}) as endpoint:
+    ...     endpoint.script("worker", error_step(429, "TooManyRequestsException", "Rate Exceeded."))
+    ...     print(endpoint.url.startswith("http://127.0.0.1:"), endpoint.counts("worker"))
+    True Counts(requests=0, runs=0, peak=0)
     """
 
     def __init__(

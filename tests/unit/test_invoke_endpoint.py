@@ -15,7 +15,7 @@ HANDLERS = {"echo": ECHO, "raising": "operator:truediv", "scripted": ECHO}
 
 @pytest.fixture(scope="module")
 def endpoint():
-    with LambdaEndpoint(HANDLERS, concurrency=3, timeout=0.3, request_bytes=1000, reply_bytes=500) as running:
+    with LambdaEndpoint(HANDLERS, concurrency=3, timeout=1.0, request_bytes=1000, reply_bytes=500) as running:
         yield running
 
 
@@ -79,7 +79,7 @@ def test_function_timeout(endpoint):
     endpoint.script("scripted", Step(delay=5.0))
     status, headers, body = post(endpoint, "scripted")
     assert (status, headers["X-Amz-Function-Error"]) == (200, "Unhandled")
-    assert "Task timed out after 0.30 seconds" in json.loads(body)["errorMessage"]
+    assert "Task timed out after 1.00 seconds" in json.loads(body)["errorMessage"]
 
 
 def test_account_concurrency(endpoint):

@@ -18,6 +18,8 @@ def test_size_is_that_of_the_envelope_and_it_decodes(frame):
     assert encoded_size(frame) == encoded_size(memoryview(frame)) == len(request)
     assert json.loads(request) == {"sgc": base64.b64encode(frame).decode()}
     assert decode_reply(TASK, request) == frame
+    assert decode_reply(TASK, json.dumps(json.loads(request)).encode()) == frame  # as a Python function replies
+    assert decode_reply(TASK, b' {"more": 1, ' + request[1:].replace(b"/", rb"\/") + b"\n") == frame
 
 
 @pytest.mark.parametrize("limit", [100, 6 * 2**20])

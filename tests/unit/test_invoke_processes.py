@@ -96,6 +96,19 @@ async def test_a_cancelled_task_runs_to_its_end_and_frees_its_process(one, store
     assert await status_and_pid(one, store, 2) == ("ok", pid)
 
 
+async def test_a_cancelled_task_that_hangs_holds_its_process_until_its_timeout_only(one, store, tmp_path):
+    _, pid = await status_and_pid(one, store)
+    os.mkfifo(tmp_path / "never")
+    running = asyncio.create_task(one.invoke(*job(store, 1, "never"), timeout=0.3))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    status, successor = await status_and_pid(one, store, 2)
+    assert status == "ok"
+    assert successor != pid
+
+
 async def test_close_kills_what_computes(store, tmp_path):
     invoker = ProcessInvoker(store, processes=2)
     await invoker.open()

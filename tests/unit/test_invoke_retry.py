@@ -208,10 +208,10 @@ async def test_account_with_a_concurrency_of_ten():
 async def test_a_few_calls_that_never_answer():
     """Trial A9 for this piece: all calls end, and no task is left."""
     before = len(asyncio.all_tasks())
-    for round_ in range(3):
+    for round_ in range(2):
         invoker, _ = retrying(FaultyInvoker(Brief(), Faults(drop=0.05, seed=round_)))
         outcomes = await asyncio.gather(
-            *(invoker.invoke(spec(i), b"", timeout=0.2) for i in range(128)), return_exceptions=True
+            *(invoker.invoke(spec(i), b"", timeout=1.0) for i in range(128)), return_exceptions=True
         )
         kinds = [o.kind for o in outcomes if isinstance(o, InvokeError)]
         assert set(kinds) == {"timeout"}

@@ -146,6 +146,19 @@ async def test_cancelled_waiters_leak_nothing():
     assert limit.take() is not None
 
 
+async def test_leave_passes_over_a_waiter_that_is_just_being_cancelled():
+    limit = AdaptiveLimit(1)
+    first = await limit.acquire()
+    going, next_ = asyncio.create_task(limit.acquire()), asyncio.create_task(limit.acquire())
+    await asyncio.sleep(0)
+    going.cancel()
+    limit.release(first, "ok")  # before the cancelled task has had its turn
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert await next_ == 2
+    assert (limit.in_flight, limit.waiting) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [({"upper": 0}, "floor"), ({"upper": 4, "floor": 5}, "floor"), ({"upper": 4, "shrink": 1.0}, "shrink")],

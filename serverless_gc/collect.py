@@ -74,9 +74,9 @@ class Collector:
         np.copyto(row, value, casting="same_kind")
         self.values[message] = row
 
-    def decode(self, tolerance: float | None) -> tuple[Array, Certificate]:
-        """Reconstruct all source blocks, shape ``(k, *shape)``."""
-        return self.code.decode(self.values, out=self.answer, tolerance=tolerance)
+    def decode(self, tolerance: float | None, scale: float) -> tuple[Array, Certificate]:
+        """Reconstruct all source blocks, shape ``(k, *shape)``; see `Code.decode`."""
+        return self.code.decode(self.values, out=self.answer, tolerance=tolerance, scale=scale)
 
 
 @dataclass(slots=True)

@@ -329,7 +329,7 @@ class _Objective:
             raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
         if reduction not in {"sum", "mean"}:
             raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-        if not isinstance(l2, (int, float, np.number)) or not 0 <= l2 < np.inf:
+        if not 0 <= _number("l2", l2) < np.inf:
             raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
         try:
             self.loss = losses.get(loss) if isinstance(loss, str) else loss
@@ -358,6 +358,13 @@ class _Objective:
         if self.l2:
             gradient = gradient + self.l2 * self.w
         return np.array(gradient, copy=gradient.base is not None or not gradient.flags.writeable)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, got {value!r}") from None
 
 
 def _operand(x: Any, n: int, name: str) -> Array:

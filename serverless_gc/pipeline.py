@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
@@ -161,7 +162,8 @@ async def product(
         raise _undecodable(res, rnd, outcome)
 
     decoding = time.perf_counter()
-    blocks, certificate = rnd.collector.decode(res.tolerance)  # decode
+    terms = matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand))
+    blocks, certificate = rnd.collector.decode(res.tolerance, scale=terms)  # decode
     answer = matrix.partition.join(blocks)
     ended = time.perf_counter()
 
@@ -176,7 +178,7 @@ async def product(
 
 
 def _service_counts(res: Resources) -> dict[str, int]:
-    """Running totals of what the services refused; a round's share is a difference."""
+    """Return running totals of what the services refused; a round's share is a difference."""
     return {
         "throttles": res.invoker.stats.throttles,
         "retries": res.invoker.stats.retries,

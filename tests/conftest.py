@@ -8,7 +8,7 @@ import pytest
 
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
 
-pytest.register_assert_rewrite("serverless_gc.testing.store_suite")
+pytest.register_assert_rewrite("serverless_gc.testing.invoker_suite", "serverless_gc.testing.store_suite")
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -42,20 +44,23 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the stragglers.")] = 0,
 ) -> None:
     """Train a logistic regression on 327,346 flights by five ways of dealing with stragglers, and compare them."""
+    from tqdm.auto import tqdm
+
     from serverless_gc.cli.demo import METHODS, save_timeline, train
     from serverless_gc.cli.flights import load_flights
     from serverless_gc.inject import Stragglers
-    from serverless_gc.observe import progress
 
     console = Console()
+    if not console.is_terminal:
+        console.width = 132  # a file has no width of its own
     X, y, _ = load_flights()
     console.print(
-        f"{X.shape[0]:,} flights, {X.shape[1]} columns: arrived more than 15 minutes late? "
-        f"({y.mean():.1%} did)\n{stragglers:.0%} of tasks are {slowdown:g}x slower than {service * 1e3:g} ms."
+        f"{X.shape[0]:,} flights, {X.shape[1]} columns: arrived more than 15 minutes late? ({y.mean():.1%} did)\n"
+        f"{stragglers:.0%} of tasks take {slowdown:g}x the service time of {service * 1e3:g} ms."
     )
     inject = [Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed, base=service)]
     runs = []
-    with progress(total=iterations * len(METHODS), desc="gradients") as bar:
+    with tqdm(total=iterations * len(METHODS), unit="gradient", disable=not sys.stderr.isatty()) as bar:
         for method in METHODS:
             bar.set_description(method.title)
             runs.append(
@@ -68,37 +73,47 @@ def demo(
                     inject=inject,
                     backend=backend,
                     on_iteration=bar.update,
-                )  # fmt: skip
+                )
             )
     console.print(_comparison(runs))
     if plot is not None:
         save_timeline(runs[-1], plot)
-        console.print(f"Timeline of the slowest polar iteration: {plot}")
+        console.print(f"Timeline of a typical polar iteration: {plot}")
 
 
 def _comparison(runs: list[Any]) -> Table:
     """Lay the runs side by side; the first is the reference for the final loss."""
     import numpy as np
 
-    table = Table(title="one iteration = two coded rounds: X w, then X.T r")
-    table.add_column("method")
-    for heading in ("median s", "p99 s", "awaited / issued", "work", "not used", "decode error", "final loss"):
-        table.add_column(heading, justify="right")
-    final = runs[0].losses[-1]
+    table = Table(
+        title="one iteration = one gradient = two coded rounds, X w and X.T r",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        caption_justify="left",
+    )
+    table.add_column("method", no_wrap=True)
+    headings = (
+        *("workers", "median s", "p99 s", "awaited / issued", "work"),
+        *("unused", "decode error", "final loss", "vs uncoded"),
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for run in runs:
-        issued = run.total("issued")
+        issued, n = run.total("issued"), len(run.reports)
         table.add_row(
-            f"{run.method.title} ({run.n_workers}, {run.k})",
+            run.method.title,
+            str(run.n_workers),
             f"{np.median(run.seconds):.3f}",
             f"{np.percentile(run.seconds, 99):.3f}",
-            f"{run.total('awaited') / len(run.reports):.1f} / {issued / len(run.reports):.1f}",
-            f"{issued / (2 * run.k * len(run.reports)):.2f}x",
+            f"{run.total('awaited') / n:.1f} / {issued / n:.1f}",
+            f"{issued / (2 * run.k * n):.2f}x",
             f"{1 - run.total('used') / issued:.1%}",
             f"{max(run.errors):.0e}",
-            f"{run.losses[-1]:.6f}" + ("" if run is runs[0] else f" ({run.losses[-1] - final:+.0e})"),
+            f"{run.losses[-1]:.6f}",
+            f"{run.losses[-1] - runs[0].losses[-1]:+.0e}",
         )
     table.caption = (
-        "awaited / issued: results per iteration; work: tasks issued per source block; "
-        "not used: surplus and voided tasks; decode error: against NumPy, worst iteration"
+        f"{runs[0].k} source blocks. awaited / issued: results and tasks per iteration. work: tasks issued per block. "
+        "unused: surplus and given-up tasks. decode error: gradient against NumPy, worst iteration."
     )
     return table

@@ -142,12 +142,14 @@ def largest_eigenvalue(X: FloatArray, sweeps: int = 12) -> float:
 
 
 def save_timeline(run: Run, path: Path) -> None:
-    """Draw the slowest iteration's rounds."""
+    """Draw the rounds of an iteration that took a typical time."""
     from serverless_gc.observe import plot_timeline
 
-    slowest = int(np.argmax(run.seconds))
+    typical = int(np.argsort(run.seconds)[len(run.seconds) // 2])
+    report = run.reports[typical]
     plot_timeline(
-        run.reports[slowest].spans,
+        report.spans,
         path,
-        title=f"{run.method.title}: iteration {slowest + 1}, {run.n_workers} workers, {run.k} blocks",
+        title=f"{run.method.title}: iteration {typical + 1}, {run.n_workers} workers, {run.k} blocks",
+        decodable=report.decodable,
     )

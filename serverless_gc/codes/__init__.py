@@ -14,6 +14,7 @@ from serverless_gc.codes.registry import available, from_manifest, get
 if TYPE_CHECKING:
     from serverless_gc.codes.linear import LinearCode
     from serverless_gc.codes.mds import MDSCode
+    from serverless_gc.codes.polar import PolarCode
     from serverless_gc.codes.replication import ReplicationCode
     from serverless_gc.codes.uncoded import UncodedCode
 
@@ -22,6 +23,7 @@ __all__ = [
     "Code",
     "LinearCode",
     "MDSCode",
+    "PolarCode",
     "ReplicationCode",
     "Tracker",
     "UncodedCode",

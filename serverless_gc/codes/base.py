@@ -102,7 +102,8 @@ class Certificate:
     predicted_error
         Predicted relative error of the answer.
     residual
-        Relative mismatch of the surplus messages with the decoded answer; None when there was no surplus.
+        Mismatch of the surplus messages with the decoded answer, relative to the messages or to the ``scale`` given;
+        None when there was no surplus.
     surplus_checked
         How many surplus messages were compared.
     unknowns
@@ -248,6 +249,7 @@ class Code(ABC):
         *,
         out: Array | None = None,
         tolerance: float | None = None,
+        scale: float = 0.0,
     ) -> tuple[Array, Certificate]:
         """Reconstruct the source blocks from arrived messages.
 
@@ -260,6 +262,10 @@ class Code(ABC):
             message that carries block ``j`` unchanged: then nothing is copied.
         tolerance
             Largest acceptable predicted relative error; None for the dtype's default.
+        scale
+            Size of the terms that were summed in one entry of a message (root mean square), where that is larger than
+            the entries themselves: a gradient near its minimum is a small difference of large terms, and its rounding
+            error is relative to those. Surplus messages are compared relative to this.
 
         Returns
         -------

@@ -129,6 +129,7 @@ def combine(
     *,
     checks: FloatArray | None = None,
     dtype: np.dtype[Any] | None = None,
+    scale: float = 0.0,
 ) -> float:
     """Write ``targets[i] = sum_j coefficients[i, j] * sources[j]``, a tile of columns at a time.
 
@@ -144,11 +145,13 @@ def combine(
         Shape ``(c, s)``: combinations that vanish if the sources are consistent.
     dtype
         In which the sums are taken; the sources' own by default.
+    scale
+        What the checks are relative to, if it is larger than the root mean square of the sources.
 
     Returns
     -------
     float
-        Root mean square of the checks relative to that of the sources; 0.0 without checks.
+        Root mean square of the checks relative to that of the sources, or to ``scale``; 0.0 without checks.
 
     Examples
     --------
@@ -182,10 +185,11 @@ def combine(
             with ThreadPoolExecutor(parts) as pool:
                 jobs = [pool.submit(_combine_columns, matrix, sources, targets, *ends) for ends in pairwise(bounds)]
                 sums = [job.result() for job in jobs]
-    mismatch, scale = (math.fsum(column) for column in zip(*sums, strict=True))
+    mismatch, squares = (math.fsum(column) for column in zip(*sums, strict=True))
     if checks is None or mismatch == 0:
         return 0.0
-    return math.sqrt(mismatch / len(checks) / (scale / len(sources))) if scale else math.inf
+    size = max(math.sqrt(squares / (len(sources) * length)), scale)
+    return math.sqrt(mismatch / (len(checks) * length)) / size if size else math.inf
 
 
 def _combine_columns(

@@ -191,6 +191,7 @@ class LinearCode(Code):
         *,
         out: Array | None = None,
         tolerance: float | None = None,
+        scale: float = 0.0,
     ) -> tuple[Array, Certificate]:
         """Reconstruct the source blocks by least squares over all arrived messages; see `Code.decode`."""
         got = receive(values, self.n_messages)
@@ -208,6 +209,7 @@ class LinearCode(Code):
             solved,
             checks=u[:, self.k :].T if surplus else None,
             dtype=solve_dtype(got.dtype, certificate),
+            scale=scale,
         )
         refuse_non_finite(got, solved, residual)
         limit = max(tolerance or 0.0, default_tolerance(got.dtype))

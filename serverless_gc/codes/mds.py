@@ -227,6 +227,7 @@ class MDSCode(Code):
         *,
         out: Array | None = None,
         tolerance: float | None = None,
+        scale: float = 0.0,
     ) -> tuple[Array, Certificate]:
         """Solve for the lost blocks from all parity messages that arrived; see `Code.decode`.
 
@@ -254,7 +255,8 @@ class MDSCode(Code):
         if pattern.parity:
             lost = output.rows(pattern.lost)
             sources = got.rows(pattern.used(self.k), got.dtype)
-            residual = combine(coefficients, sources, lost, checks=checks, dtype=solve_dtype(got.dtype, certificate))
+            work = solve_dtype(got.dtype, certificate)
+            residual = combine(coefficients, sources, lost, checks=checks, dtype=work, scale=scale)
             # Every lost block is a combination of all messages used: the first one shows what is wrong with any.
             refuse_non_finite(got, lost[:1], residual)
             limit = max(tolerance or 0.0, default_tolerance(got.dtype))

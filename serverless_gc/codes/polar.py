@@ -240,6 +240,7 @@ class PolarCode(Code):
         *,
         out: Array | None = None,
         tolerance: float | None = None,
+        scale: float = 0.0,
     ) -> tuple[Array, Certificate]:
         """Reconstruct the source blocks; see `Code.decode`.
 
@@ -269,7 +270,7 @@ class PolarCode(Code):
         rounding = float(np.finfo(received.dtype.char).eps)
         used = set(direct) | set(plan.program.used if plan.program else ())
         surplus = len(values) - self.k
-        residual = self._residual(received, used) if surplus > 0 else None
+        residual = self._residual(received, used, scale) if surplus > 0 else None
         certificate = Certificate(
             method=plan.method,
             used=tuple(sorted(used)),
@@ -282,14 +283,14 @@ class PolarCode(Code):
         self._verify(certificate, tolerance, received.dtype)
         return received.result(), certificate
 
-    def _residual(self, received: Received, used: set[int]) -> float:
+    def _residual(self, received: Received, used: set[int], scale: float) -> float:
         """Encode a sample of columns again and compare with the results that are not simply copied."""
         compared = [m for m in received.vectors if m not in used] or [
             m for m in received.vectors if m not in self._sources
         ]
         columns = sample_columns(received.rows.shape[1])
         expected = self.encode(np.ascontiguousarray(received.rows[:, columns]), messages=compared)
-        return mismatch(expected, np.stack([received.vectors[m][columns] for m in compared]))
+        return mismatch(expected, np.stack([received.vectors[m][columns] for m in compared]), scale)
 
     def _verify(self, certificate: Certificate, tolerance: float | None, dtype: np.dtype[np.generic]) -> None:
         limit = _TOLERANCE.get(dtype.char, _TOLERANCE["d"]) if tolerance is None else tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -256,8 +257,8 @@ def sample_columns(m: int, groups: int = 4, width: int = 8) -> Array:
     return (starts[:, None] + np.arange(width)).reshape(-1)
 
 
-def mismatch(expected: Array, received: Array) -> float:
-    """Relative difference of two stacks of rows."""
-    size = float(np.linalg.norm(received))
+def mismatch(expected: Array, received: Array, scale: float = 0.0) -> float:
+    """Return the difference of two stacks of rows, relative to their size or to that of entries of ``scale``."""
+    size = max(float(np.linalg.norm(received)), scale * math.sqrt(received.size))
     difference = float(np.linalg.norm(expected - received))
     return difference / size if size else difference

@@ -166,6 +166,7 @@ class ReplicationCode(Code):
         *,
         out: Array | None = None,
         tolerance: float | None = None,
+        scale: float = 0.0,
     ) -> tuple[Array, Certificate]:
         """Take the copy with the lowest id of every block and compare the others with it; see `Code.decode`."""
         got = receive(values, self.n_workers)
@@ -175,14 +176,14 @@ class ReplicationCode(Code):
             if not same_memory(got.values[i], output.array[j, ...]):
                 output.array[j] = got.values[i]
         surplus = sorted(set(got.ids).difference(first))
-        residual = max((self._mismatch(output, got.values[i], i) for i in surplus), default=0.0)
+        residual = max((self._mismatch(output, got.values[i], i, scale) for i in surplus), default=0.0)
         refuse_mismatch(self.name, residual, max(tolerance or 0.0, default_tolerance(got.dtype)), len(surplus))
         return output.finish(), with_residual(Certificate("copy", used=tuple(first)), residual, len(surplus))
 
-    def _mismatch(self, output: Output, value: Array, message: int) -> float:
+    def _mismatch(self, output: Output, value: Array, message: int, scale: float) -> float:
         chosen = output.rows([self.source_of(message)])[0]
         copy = as_row(value, output.array.dtype)
-        return combine(np.empty((0, 2)), [chosen, copy], [], checks=np.array([[1.0, -1.0]]))
+        return combine(np.empty((0, 2)), [chosen, copy], [], checks=np.array([[1.0, -1.0]]), scale=scale)
 
     def params(self) -> dict[str, Any]:
         """Keyword parameters that rebuild this code."""

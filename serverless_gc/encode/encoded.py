@@ -48,6 +48,8 @@ class EncodedMatrix:
         Whether the blocks are compressed rows.
     fingerprint
         Content of the matrix, see `serverless_gc.encode.fingerprint`.
+    largest
+        Largest magnitude of an entry.
     prefix
         Where the objects are.
     nbytes
@@ -69,6 +71,7 @@ class EncodedMatrix:
     dtype: np.dtype[Any]
     sparse: bool
     fingerprint: str
+    largest: float
     prefix: str
     nbytes: int
     stored_nnz: int
@@ -102,6 +105,7 @@ class EncodedMatrix:
             "dtype": self.dtype.str,
             "sparse": self.sparse,
             "fingerprint": self.fingerprint,
+            "largest": self.largest,
             "keys": list(self.keys),
             "sizes": dict(self.sizes),
             "stored_nnz": self.stored_nnz,
@@ -197,6 +201,7 @@ async def load_encoded(
         dtype=np.dtype(manifest["dtype"]),
         sparse=manifest["sparse"],
         fingerprint=manifest["fingerprint"],
+        largest=manifest["largest"],
         prefix=prefix,
         nbytes=sum(sizes.values()),
         stored_nnz=manifest["stored_nnz"],

@@ -278,6 +278,7 @@ class _Writer:
             dtype=plan.dtype,
             sparse=plan.source.sparse,
             fingerprint=self._found.fingerprint,
+            largest=self._found.largest,
             prefix=self._prefix,
             nbytes=sum(self._sizes.values()),
             stored_nnz=self._nnz,

@@ -7,6 +7,7 @@ nothing arrives, a line says what is awaited.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -171,8 +172,16 @@ class Progress:
 
     def _new_bar(self, total: int, name: str, unit: str) -> None:
         self._drop_bar()
+        sized = _columns(self._stream) > 0  # a terminal that does not say how wide it is would get an empty bar
         self._bar = _bar_class()(
-            total=total, desc=name, unit=unit, file=self._stream, leave=False, dynamic_ncols=True, mininterval=0.1
+            total=total,
+            desc=name,
+            unit=unit,
+            file=self._stream,
+            leave=False,
+            dynamic_ncols=sized,
+            ncols=None if sized else 80,
+            mininterval=0.1,
         )
 
     def _drop_bar(self) -> None:
@@ -226,6 +235,13 @@ def _listed(slots: Sequence[int], most: int = 8) -> str:
 
 def _is_terminal(stream: TextIO) -> bool:
     return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 def _in_notebook() -> bool:

@@ -81,7 +81,7 @@ def simulated():
 @pytest.mark.parametrize("backend", ["local", "simulated"])
 @pytest.mark.parametrize("n", [4, 6, 7, 40])
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("code", "params"), CODES, ids=lambda v: str(v))
+@pytest.mark.parametrize(("code", "params"), CODES, ids=str)
 def test_equals_numpy(code, params, loss, n, backend, request):
     session = request.getfixturevalue(backend)
     X, y, w, expected = problem(loss, n)
@@ -89,7 +89,7 @@ def test_equals_numpy(code, params, loss, n, backend, request):
     close(g, expected)
 
 
-@pytest.mark.parametrize(("code", "params"), CODES, ids=lambda v: str(v))
+@pytest.mark.parametrize(("code", "params"), CODES, ids=str)
 def test_with_stragglers_and_counts(code, params):
     X, y, w, expected = problem("logistic", 50)
     with sgc.Session(inject=sgc.inject.Stragglers(fraction=0.25, slowdown=10, seed=1, base=0.002)) as s:
@@ -125,9 +125,9 @@ def layouts():
 
 
 @pytest.mark.parametrize("code", ["uncoded", "replication", "mds", "polar"])
-@pytest.mark.parametrize(("name", "X"), list(layouts()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in layouts()])
 @pytest.mark.filterwarnings("ignore::serverless_gc.encode.SparseFillWarning")
-def test_layouts_and_dtypes(local, name, X, code):
+def test_layouts_and_dtypes(local, X, code):
     dense = X.toarray() if sp.issparse(X) else np.asarray(X)
     dense = dense.astype(complex if dense.dtype.kind == "c" else float)
     y = np.linspace(-1, 1, 30)

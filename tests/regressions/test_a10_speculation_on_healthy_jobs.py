@@ -27,7 +27,7 @@ def test_no_copy_for_equal_tasks(problem, n_workers):
 
 def test_one_copy_for_one_straggler(problem):
     class OneSlow(sgc.inject.Stragglers):
-        def factor(self, slot, version, attempt=0):
+        def factor(self, slot, version, attempt=0):  # noqa: ARG002 - the seam's signature
             return 10.0 if slot == 7 and attempt == 0 else 1.0
 
     count, elapsed = duplicates(problem, 16, OneSlow())

@@ -48,7 +48,10 @@ def test_bar_is_shown_on_a_terminal_whatever_the_log_level():
 
 
 def test_importing_configures_no_handler():
-    code = "import logging, serverless_gc, serverless_gc.api; print(len(logging.root.handlers), len(logging.getLogger('serverless_gc').handlers))"
+    code = (
+        "import logging, serverless_gc, serverless_gc.api; "
+        "print(len(logging.root.handlers), len(logging.getLogger('serverless_gc').handlers))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "0"]
     assert logging.getLogger("serverless_gc").propagate

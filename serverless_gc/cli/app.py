@@ -52,7 +52,7 @@ def demo(
 
     console = Console()
     if not console.is_terminal:
-        console.width = 132  # a file has no width of its own
+        console.width = 100  # a file has no width of its own
     X, y, _ = load_flights()
     console.print(
         f"{X.shape[0]:,} flights, {X.shape[1]} columns: arrived more than 15 minutes late? ({y.mean():.1%} did)\n"
@@ -89,12 +89,13 @@ def _comparison(runs: list[Any]) -> Table:
         title="one iteration = one gradient = two coded rounds, X w and X.T r",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 0, 0, 1),
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)
     headings = (
-        *("workers", "median s", "p99 s", "awaited / issued", "work"),
-        *("unused", "decode error", "final loss", "vs uncoded"),
+        *("workers", "median\nseconds", "p99\nseconds", "awaited\n/ issued", "work"),
+        *("unused", "decode\nerror", "final\nloss", "minus\nuncoded"),
     )
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -105,7 +106,7 @@ def _comparison(runs: list[Any]) -> Table:
             str(run.n_workers),
             f"{np.median(run.seconds):.3f}",
             f"{np.percentile(run.seconds, 99):.3f}",
-            f"{run.total('awaited') / n:.1f} / {issued / n:.1f}",
+            f"{run.total('awaited') / n:.0f} / {issued / n:.0f}",
             f"{issued / (2 * run.k * n):.2f}x",
             f"{1 - run.total('used') / issued:.1%}",
             f"{max(run.errors):.0e}",
@@ -113,7 +114,8 @@ def _comparison(runs: list[Any]) -> Table:
             f"{run.losses[-1] - runs[0].losses[-1]:+.0e}",
         )
     table.caption = (
-        f"{runs[0].k} source blocks. awaited / issued: results and tasks per iteration. work: tasks issued per block. "
-        "unused: surplus and given-up tasks. decode error: gradient against NumPy, worst iteration."
+        f"{runs[0].k} source blocks; the first two methods are uncoded. awaited / issued: results and tasks per "
+        "iteration. work: tasks issued per block. unused: surplus and given-up tasks. decode error: gradient against "
+        "NumPy, worst iteration."
     )
     return table

@@ -36,8 +36,8 @@ def _speculative(code: Code) -> WaitPolicy:
 
 
 METHODS: tuple[Method, ...] = (
-    Method("uncoded, wait for all", "uncoded", 1.0),
-    Method("uncoded, speculative copies", "uncoded", 1.0, _speculative),
+    Method("wait for all", "uncoded", 1.0),
+    Method("speculative", "uncoded", 1.0, _speculative),
     Method("replication x2", "replication", 0.5),
     Method("MDS", "mds", 0.75),
     Method("polar", "polar", 0.75),

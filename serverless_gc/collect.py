@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import cmath
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Collector:
         self.shape = shape
         self.answer = np.empty((code.k, *shape), dtype)
         self.values: dict[int, Array] = {}
+        self._sources = [code.source_of(message) for message in range(code.n_messages)]
         self._taken: set[int] = set()
 
     def file(self, message: int, value: Array) -> None:
@@ -60,18 +62,18 @@ class Collector:
             return
         if value.shape != self.shape:
             raise InvokeError(f"result has shape {value.shape}, expected {self.shape}", kind="bad-reply")
-        if not np.can_cast(value.dtype, self.answer.dtype, "same_kind"):
+        if value.dtype != self.answer.dtype and not np.can_cast(value.dtype, self.answer.dtype, "same_kind"):
             raise InvokeError(f"result has dtype {value.dtype}, expected {self.answer.dtype}", kind="bad-reply")
-        # a sum is finite only if every term is, or terms overflow together: look closely only then
-        if not np.isfinite(value.sum()) and not np.isfinite(value).all():
+        # A sum is finite only if every term is, or terms overflow together: look closely only then.
+        if not cmath.isfinite(value.sum()) and not np.isfinite(value).all():
             raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
-        source = self.code.source_of(message)
+        source = self._sources[message]
         if source is None or source in self._taken:
             row = np.empty(self.shape, self.answer.dtype)
         else:
             self._taken.add(source)
             row = self.answer[source]
-        np.copyto(row, value, casting="same_kind")
+        row[...] = value
         self.values[message] = row
 
     def decode(self, tolerance: float | None, scale: float) -> tuple[Array, Certificate]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -170,9 +171,15 @@ def _prepare(
         rows=wanted,
         length=length,
         kernel=kernel,
-        program=systematic_program(data, kernel) if systematic else None,
+        program=_program(data.tobytes(), kernel) if systematic else None,
         dtype=dtype,
     )
+
+
+@lru_cache(maxsize=32)
+def _program(data: bytes, kernel: Kernel) -> Program:
+    """Compile the systematic encoder once per code: a streaming encoder asks for it strip by strip."""
+    return systematic_program(np.frombuffer(data, dtype=np.bool_), kernel)
 
 
 def _accelerate(engine: Engine, job: _Job) -> bool:

@@ -42,7 +42,7 @@ _NARROWEST = 128
 """The compiled loop has no calls to spread: its tiles fit the second-level cache, of rows not too short to fetch."""
 
 _LARGE = 2**27
-"""Numbers in the code word from which compiling the accelerator pays."""
+"""Numbers that a process encodes before compiling the accelerator pays, in one call or in many."""
 
 _SHARE = 2**17
 """Numbers in the code word worth a thread."""
@@ -100,7 +100,7 @@ def encode(
         unless it is compiled.
     engine
         ``"numba"`` needs the extra ``fast`` and compiles for a second or two when first used; ``"auto"`` uses it, if
-        it is installed, from code words of a gigabyte on. Both engines give the same numbers.
+        it is installed, once this process has encoded a gigabyte. Both engines give the same numbers.
 
     Returns
     -------
@@ -182,10 +182,25 @@ def _program(data: bytes, kernel: Kernel) -> Program:
     return systematic_program(np.frombuffer(data, dtype=np.bool_), kernel)
 
 
+class _Done:
+    """How many numbers this process has encoded: a streaming encoder comes strip by strip."""
+
+    def __init__(self) -> None:
+        self.numbers = 0
+
+    def pays(self, numbers: int) -> bool:
+        """Add a job; return whether the accelerator pays by now."""
+        self.numbers += numbers
+        return self.numbers >= _LARGE
+
+
+_DONE = _Done()
+
+
 def _accelerate(engine: Engine, job: _Job) -> bool:
     if engine not in {"auto", "numpy", "numba"}:
         raise InputError(f"engine must be 'auto', 'numpy' or 'numba', got {engine!r}")
-    if engine == "numpy" or (engine == "auto" and job.length * job.out.shape[1] < _LARGE):
+    if engine == "numpy" or (engine == "auto" and not _DONE.pays(job.length * job.out.shape[1])):
         return False
     if find_spec("numba") is None:
         if engine == "numba":

@@ -1,7 +1,6 @@
 """What happened: events, progress, timeline, report."""
 
 from serverless_gc.observe.events import (
-    Decodable,
     Event,
     Listener,
     RoundClosed,
@@ -9,15 +8,13 @@ from serverless_gc.observe.events import (
     TaskArrived,
     TaskFailed,
     TaskIssued,
-    fan_out,
 )
 from serverless_gc.observe.plot import plot_timeline
 from serverless_gc.observe.progress import Progress
 from serverless_gc.observe.report import Report
-from serverless_gc.observe.timeline import Fate, Span, Timeline
+from serverless_gc.observe.timeline import Fate, Span
 
 __all__ = [
-    "Decodable",
     "Event",
     "Fate",
     "Listener",
@@ -29,7 +26,5 @@ __all__ = [
     "TaskArrived",
     "TaskFailed",
     "TaskIssued",
-    "Timeline",
-    "fan_out",
     "plot_timeline",
 ]

@@ -1,20 +1,18 @@
 """What happens in a round, as small values handed to plain callables.
 
 Times are seconds on the driver's (or the virtual) clock. A listener is any callable that takes one event; it must not
-block. Nothing here keeps a list of listeners: whoever runs a round is given one callable, `fan_out` joins several.
+block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from serverless_gc.errors import FailureKind
 
 __all__ = [
-    "Attempt",
-    "Decodable",
     "Event",
     "Listener",
     "RoundClosed",
@@ -22,11 +20,7 @@ __all__ = [
     "TaskArrived",
     "TaskFailed",
     "TaskIssued",
-    "fan_out",
 ]
-
-Attempt: TypeAlias = tuple[int, int]
-"""Slot and number of an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,39 +70,12 @@ class TaskFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Decodable:
-    """The results that arrived determine the answer."""
-
-    t: float
-    round: int
-
-
-@dataclass(frozen=True, slots=True)
 class RoundClosed:
-    """The round ends. ``used`` are the attempts whose results entered the answer; what still runs is voided."""
+    """The round ends; what still runs is voided."""
 
     t: float
     round: int
-    used: Collection[Attempt] = ()
 
 
-Event: TypeAlias = RoundOpened | TaskIssued | TaskArrived | TaskFailed | Decodable | RoundClosed
+Event: TypeAlias = RoundOpened | TaskIssued | TaskArrived | TaskFailed | RoundClosed
 Listener: TypeAlias = Callable[[Event], None]
-
-
-def fan_out(*listeners: Listener) -> Listener:
-    """Return a listener that hands every event to all of ``listeners``, in this order.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> fan_out(seen.append, lambda event: seen.append(event.t))(Decodable(t=1.5, round=0))
-    >>> seen
-    [Decodable(t=1.5, round=0), 1.5]
-    """
-
-    def hand_on(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return hand_on

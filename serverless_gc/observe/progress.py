@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TextIO
 
 from serverless_gc.observe.events import (
-    Decodable,
     Event,
     RoundClosed,
     RoundOpened,
@@ -89,8 +88,6 @@ class Progress:
             case TaskFailed() if event.round == self._round:
                 state.leave(event.slot)
                 state.failed += 1
-            case Decodable() if event.round == self._round:
-                state.decodable = True
             case RoundClosed() if event.round == self._round:
                 self._close_round()
             case _:
@@ -180,7 +177,7 @@ class Progress:
             file=self._stream,
             leave=False,
             dynamic_ncols=sized,
-            ncols=None if sized else 80,
+            ncols=None if sized else 120,
             mininterval=0.1,
         )
 
@@ -199,7 +196,6 @@ class _Round:
         self.running: dict[int, int] = {}
         self.arrived = 0
         self.failed = 0
-        self.decodable = False
         self.closed = False
 
     def leave(self, slot: int) -> None:
@@ -212,8 +208,6 @@ class _Round:
 
     def awaits(self, elapsed: float) -> str:
         """Say what is awaited."""
-        if self.decodable:
-            return f"decodable after {elapsed:.0f} s, closing"
         more = self.needed - self.arrived
         if more > 0:
             what = f"{more} more {_results(more)} ({self.arrived} of {self.needed})"

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from serverless_gc.wire.frame import FrameError, pack_parts, unpack
+from serverless_gc.wire.frame import Frame, FrameError, pack_parts, unpack
 from serverless_gc.wire.version import PROTOCOL
 
 __all__ = ["Task"]
@@ -92,7 +92,11 @@ class Task:
         FrameError
             If the bytes are not an intact task.
         """
-        frame = unpack(buffer)
+        return cls.from_frame(unpack(buffer))
+
+    @classmethod
+    def from_frame(cls, frame: Frame) -> Task:
+        """Make the task that an unpacked frame holds; errors as for `from_bytes`."""
         h = frame.header
         if h.get("kind") != "task":
             raise FrameError(f"expected a task, found {h.get('kind')!r}", "header")

@@ -9,7 +9,6 @@ import binascii
 import itertools
 import os
 import platform
-import random
 import time
 import traceback
 import uuid
@@ -26,7 +25,7 @@ from serverless_gc.wire import PROTOCOL, Block, CsrBlock, Frame, FrameError, Rep
 from serverless_gc.worker import kernels
 from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
 from serverless_gc.worker.cache import BlockCache, cache_bytes
-from serverless_gc.worker.retry import Backoff, RetryCounts, RetryingBlobs
+from serverless_gc.worker.retry import JITTER, Backoff, RetryCounts, RetryingBlobs
 
 __all__ = ["Warm", "handle", "run"]
 
@@ -176,7 +175,7 @@ class _Attempt:
         task = self.task
         mine = replace(_reply(task, "ok", self.times, self.stats(value)), value=value, result_key=task.result_key)
         frame = mine.to_parts()
-        backoff, rng = Backoff(attempts=4), random.Random()
+        backoff = Backoff(attempts=4)
         for failed in range(1, backoff.attempts + 1):
             if self.blobs.put(task.result_key, frame, if_absent=True):
                 return value, False
@@ -184,7 +183,7 @@ class _Attempt:
                 stored = Reply.from_bytes(self.blobs.get(task.result_key))
             except KeyError as error:  # the other writer was refused after all, or has not finished
                 missing = error
-                self.blobs.sleep(backoff.wait(failed, rng))
+                self.blobs.sleep(backoff.wait(failed, JITTER))
                 continue
             reason = mismatch(stored, task, any_attempt=True)
             if reason or stored.value is None:
@@ -253,10 +252,11 @@ def _environment(*, cold: bool) -> dict[str, Any]:
 
 def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[float], None]) -> Reply:
     try:
-        refusal = _other_protocol(unpack(payload, verify=False))
+        frame = unpack(payload)
+        refusal = _other_protocol(frame)
         if refusal is not None:
             return refusal
-        task = Task.from_bytes(payload)
+        task = Task.from_frame(frame)
     except FrameError as error:
         kind = "protocol" if error.reason == "version" else "corrupt"
         return replace(_reply(None, "error", {}, {}), error=_described(kind, error))

@@ -17,6 +17,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _T = TypeVar("_T")
 
 
+JITTER = random.SystemRandom()
+"""Where waits are drawn from. It has no seed: processes forked or restored from one snapshot do not move in step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Full jitter: before repeat ``i`` wait a random time in ``[0, min(cap, base * 2**i)]`` seconds."""
@@ -49,7 +53,7 @@ class RetryingBlobs:
     inner: Blobs
     backoff: Backoff = Backoff()
     sleep: Callable[[float], None] = time.sleep
-    rng: random.Random = field(default_factory=random.Random)
+    rng: random.Random = JITTER
     counts: RetryCounts = field(default_factory=RetryCounts)
 
     def _call(self, request: Callable[[], _T]) -> _T:

@@ -76,8 +76,8 @@ def test_collector(benchmark, capsys, size):
     benchmark.extra_info.update(us_per_result=round(each, 1), checksum_us=round(checksum, 1), copy_us=round(copy, 2))
     tell(
         capsys,
-        f"collector, {size} numbers: {each:.1f} us a result, {checksum:.1f} of it the checksum; one copy {copy:.2f} us; "
-        f"goal {COLLECTOR_GOAL_US:g} without checksum",
+        f"collector, {size} numbers: {each:.1f} us a result, {checksum:.1f} of it the checksum; "
+        f"one copy {copy:.2f} us; goal {COLLECTOR_GOAL_US:g} without checksum",
     )
 
 

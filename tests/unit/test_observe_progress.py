@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from serverless_gc.observe import Decodable, Progress, RoundClosed, RoundOpened, TaskArrived, TaskFailed, TaskIssued
+from serverless_gc.observe import Progress, RoundClosed, RoundOpened, TaskArrived, TaskFailed, TaskIssued
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -33,7 +33,6 @@ def play(progress, clock, number=0, n=4, needed=3):
         clock.now += 1
         progress(TaskArrived(clock.now, number, slot))
         progress.tick()
-    progress(Decodable(clock.now, number))
     progress(RoundClosed(clock.now, number))
 
 
@@ -90,16 +89,12 @@ def test_enough_results_that_do_not_decode_yet_and_a_slow_close():
     progress(TaskArrived(0.0, 7, 1))  # another round's
     clock.now = 3.0
     progress.tick()
-    progress(Decodable(3.0, 0))
-    clock.now = 6.0
-    progress.tick()
     clock.now = 9.0
     progress(RoundClosed(9.0, 0))
     clock.now = 20.0
     progress.tick()
     assert out.getvalue().splitlines() == [
         "round 1: waiting for the right results (1 arrived) after 3 s; none is running",
-        "round 1: decodable after 6 s, closing",
         "round 1: closed after 9.0 s with 1 result",
     ]
 

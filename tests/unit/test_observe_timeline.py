@@ -5,63 +5,8 @@ import pytest
 from matplotlib import image
 
 from serverless_gc.errors import ConfigError, InputError
-from serverless_gc.observe import (
-    Decodable,
-    RoundClosed,
-    RoundOpened,
-    Span,
-    TaskArrived,
-    TaskFailed,
-    TaskIssued,
-    Timeline,
-    fan_out,
-    plot_timeline,
-)
+from serverless_gc.observe import Span, plot_timeline
 from serverless_gc.observe.plot import _lanes
-
-
-def test_every_attempt_becomes_one_span_with_its_fate():
-    timeline = Timeline()
-    seen = []
-    tell = fan_out(seen.append, timeline)
-    events = [
-        RoundOpened(1.0, 0, n_slots=4, needed=2),
-        *[TaskIssued(1.0, 0, slot) for slot in range(4)],
-        TaskFailed(2.0, 0, 3, kind="throttled"),
-        TaskIssued(2.5, 0, 3, attempt=1),
-        TaskArrived(3.0, 0, 1, read=0.5, compute=1.0, write=0.25),
-        TaskArrived(3.1, 0, 1),  # a duplicate
-        TaskArrived(4.0, 0, 3, attempt=1, compute=5.0),  # a worker's clock that says more than passed
-        Decodable(4.0, 0),
-        TaskArrived(4.5, 0, 0),
-        RoundClosed(5.0, 0, used=[(1, 0), (3, 1)]),
-        TaskArrived(6.0, 0, 2),  # too late
-        TaskFailed(6.0, 0, 2),
-    ]
-    for event in events:
-        tell(event)
-    assert seen == events
-    assert len(timeline.spans) == sum(isinstance(e, TaskIssued) for e in events)
-    by_attempt = {(s.slot, s.attempt): s for s in timeline.spans}
-    assert {key: s.fate for key, s in by_attempt.items()} == {
-        (0, 0): "surplus",
-        (1, 0): "used",
-        (2, 0): "voided",
-        (3, 0): "failed",
-        (3, 1): "used",
-    }
-    assert by_attempt[1, 0] == Span(1, 0, 0, 1.0, 3.0, 0.25, 0.5, 1.0, 0.25, "used")
-    assert by_attempt[3, 1].queued == 0.0
-    assert (by_attempt[2, 0].t_end, by_attempt[3, 0].t_end) == (5.0, 2.0)
-    assert timeline.decodable == {0: 4.0}
-
-
-def test_rounds_are_kept_apart():
-    timeline = Timeline()
-    for number in (0, 1):
-        timeline(TaskIssued(number, number, 0))
-    timeline(RoundClosed(3.0, 1))
-    assert [(s.round, s.fate) for s in timeline.spans] == [(1, "voided")]
 
 
 def test_overlapping_attempts_get_lanes_and_following_ones_share():

@@ -1,1 +1,0 @@
-"""What will it cost, will it fit, which code."""

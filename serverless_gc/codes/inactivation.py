@@ -15,8 +15,9 @@ import numpy as np
 
 from serverless_gc.codes.polar_layout import Layout
 from serverless_gc.codes.polar_schedule import Sequential, invert_hadamard, invert_plain
-from serverless_gc.codes.polar_unknowns import Expansion, rank_and_kernel, single_thread
+from serverless_gc.codes.polar_unknowns import Expansion, rank_and_kernel
 from serverless_gc.codes.program import Program, Recorder, Row
+from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["Inactivation", "solve_pattern"]
@@ -116,7 +117,7 @@ def solve_pattern(layout: Layout, rows: list[Row | None], present: int, lost: Se
         equations = equations * _signs(expansion.checks)[:, None]
     if not exact.symbols:
         return Inactivation(program, np.zeros((len(outputs), len(checks))), 0, 1.0)
-    with single_thread():
+    with single_blas_thread():
         left, sizes, right = np.linalg.svd(equations, full_matrices=False)
         correction = (values[wanted] @ (right.T / sizes)) @ left.T
     return Inactivation(program, correction, exact.symbols, float(sizes[0] / sizes[-1]))

@@ -13,8 +13,8 @@ from serverless_gc.codes.inactivation import Inactivation, solve_pattern
 from serverless_gc.codes.polar_layout import Layout
 from serverless_gc.codes.polar_schedule import Averaging, Sequential, invert_hadamard, invert_plain, peel
 from serverless_gc.codes.polar_trackers import Mode, name_rows
-from serverless_gc.codes.polar_unknowns import single_thread
 from serverless_gc.codes.program import ZERO, Program, Recorder
+from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -62,7 +62,7 @@ class Plan:
             for step in steps:
                 step(rows, checks, columns)
 
-        with nullcontext() if self.solution is None else single_thread():
+        with nullcontext() if self.solution is None else single_blas_thread():
             self.program.run(inputs, outputs, dtype, finish=finish if steps else None)
 
 

@@ -9,34 +9,21 @@ floating point.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from contextlib import nullcontext
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from serverless_gc.codes.polar_layout import Layout, Node
+from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.types import Array
 
-__all__ = ["PRIME", "Expansion", "NullSpace", "expand", "rank_and_kernel", "single_thread", "undetermined_positions"]
+__all__ = ["PRIME", "Expansion", "NullSpace", "expand", "rank_and_kernel", "undetermined_positions"]
 
 PRIME = 2147483629
 """Modulus of the exact rank: products of two residues fit int64."""
 
 _SMALL_PRODUCT = 1 << 14
 """Multiplications below which the linear algebra library uses one thread anyway."""
-
-
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    """Thread control of the linear algebra library; finding it takes milliseconds, so once a process."""
-    return ThreadpoolController()
-
-
-def single_thread() -> AbstractContextManager[object]:
-    """Run small matrix products and factorizations on one thread: with two they stall for milliseconds now and then."""
-    context: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return context
 
 
 class Expansion:
@@ -69,7 +56,7 @@ class Expansion:
         width = layout.length
         raw = np.frombuffer(present.to_bytes(max(width // 8, 1), "little"), dtype=np.uint8)
         valid = np.unpackbits(raw, bitorder="little")[:width].astype(bool)
-        with single_thread() if self.symbols * width > _SMALL_PRODUCT else nullcontext():
+        with single_blas_thread() if self.symbols * width > _SMALL_PRODUCT else nullcontext():
             values = self._walk(layout.tree, valid, None)
         self.values: Array = np.zeros((width, self.symbols), dtype=self._dtype) if values is None else values
         nothing: Array = np.zeros((0, self.symbols), dtype=self._dtype)
@@ -205,7 +192,7 @@ def _multiply(a: Array, b: Array) -> Array:
     b_high, b_low = np.divmod(b % PRIME, 65536)
     n = b.shape[1]
     parts = np.hstack([b_high, b_low]).astype(np.float64)
-    with single_thread() if a.size * n > _SMALL_PRODUCT else nullcontext():
+    with single_blas_thread() if a.size * n > _SMALL_PRODUCT else nullcontext():
         high = (a_high.astype(np.float64, copy=False) @ parts).astype(np.int64) % PRIME
         low = (a_low.astype(np.float64, copy=False) @ parts).astype(np.int64) % PRIME
     middle = (high[:, n:] + low[:, :n]) % PRIME

@@ -1,34 +1,63 @@
-"""BLAS threads: small solves run on one, because waking a second costs more than it brings."""
+"""BLAS on one thread: small solves stall when they wake a second one, and parallel tasks need none."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
-__all__ = ["single_blas_thread"]
-
-_HELD = threading.Lock()
-"""Held by whoever limits BLAS now. Its number of threads is one for the whole process: of two overlapping limits
-that each restore what they found, the second would leave it at one for good."""
+__all__ = ["BLAS", "Blas", "single_blas_thread"]
 
 
-@cache
-def _controller() -> Any:
-    # Asking the libraries what they are takes milliseconds, a limit takes microseconds.
-    from threadpoolctl import ThreadpoolController
+class Blas:
+    """Holds the process's BLAS libraries at one thread while anybody asks for it.
 
-    return ThreadpoolController()
+    Their thread count belongs to the process, so one object per process changes it. It counts its holders: of two
+    overlapping limits that each restored what they found, the second would leave the count at one for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._controller: Any = None
+        self._limiter: Any = None
+
+    def prepare(self) -> None:
+        """Find the libraries, once: asking them what they are takes milliseconds, a limit microseconds."""
+        with self._lock:
+            self._find()
+
+    def _find(self) -> Any:
+        if self._controller is None:
+            from threadpoolctl import ThreadpoolController
+
+            self._controller = ThreadpoolController()
+        return self._controller
+
+    def hold(self) -> None:
+        """Set the limit, unless it is set."""
+        with self._lock:
+            if self._holders == 0:
+                self._limiter = self._find().limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def release(self) -> None:
+        """Lift the limit when the last holder releases it."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limiter.restore_original_limits()
+                self._limiter = None
+
+
+BLAS = Blas()
+"""The one of this process."""
 
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
     """Run the body with one BLAS thread.
-
-    Inside another such body, of this thread or of another, it changes nothing. When bodies of several threads
-    overlap, the limit ends with the first of them: that costs the others some speed, nothing else.
 
     Examples
     --------
@@ -38,11 +67,8 @@ def single_blas_thread() -> Iterator[None]:
     >>> inverse.tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    if not _HELD.acquire(blocking=False):
-        yield
-        return
+    BLAS.hold()
     try:
-        with _controller().limit(limits=1, user_api="blas"):
-            yield
+        yield
     finally:
-        _HELD.release()
+        BLAS.release()

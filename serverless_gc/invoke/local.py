@@ -8,8 +8,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from serverless_gc.codes.threads import BLAS
 from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.envelope import check_reply, check_request
@@ -88,7 +89,7 @@ class LocalInvoker(Invoker):
         import serverless_gc.worker.entry  # noqa: F401 - imported here so that no task waits for it
 
         if self._n_threads > 1:
-            await asyncio.to_thread(_BLAS.prepare)
+            await asyncio.to_thread(BLAS.prepare)
         self._outbox = _Outbox(asyncio.get_running_loop())
         for i in range(self._n_threads):
             # Daemons: a task that hangs must not keep the interpreter from ending after an interrupt.
@@ -134,7 +135,7 @@ class LocalInvoker(Invoker):
 
     def _submit(self) -> None:
         if len(self._threads) > 1 and self.stats.in_flight > 1 and not self._blas_held:
-            _BLAS.hold()
+            BLAS.hold()
             self._blas_held = True
         for job in self._fresh:
             self._queue.put(job)
@@ -142,7 +143,7 @@ class LocalInvoker(Invoker):
 
     def _release_blas(self) -> None:
         if self._blas_held:
-            _BLAS.release()
+            BLAS.release()
             self._blas_held = False
 
     async def close(self) -> None:
@@ -252,42 +253,3 @@ def _broken(error: BaseException) -> InvokeError:
     )
     broken.__cause__ = error
     return broken
-
-
-class _Blas:
-    """Holds the process's BLAS libraries at one thread while anybody asks for it.
-
-    Their thread count belongs to the process, so this is the one object per process that changes it; counting keeps
-    two sessions from restoring each other's setting.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holders = 0
-        self._controller: Any = None
-        self._limiter: Any = None
-
-    def prepare(self) -> None:
-        """Find the libraries, once."""
-        with self._lock:
-            if self._controller is None:
-                from threadpoolctl import ThreadpoolController
-
-                self._controller = ThreadpoolController()
-
-    def hold(self) -> None:
-        self.prepare()
-        with self._lock:
-            self._holders += 1
-            if self._holders == 1:
-                self._limiter = self._controller.limit(limits=1, user_api="blas")
-
-    def release(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
-                self._limiter.restore_original_limits()
-                self._limiter = None
-
-
-_BLAS = _Blas()

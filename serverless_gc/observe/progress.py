@@ -178,6 +178,7 @@ class Progress:
             leave=False,
             dynamic_ncols=sized,
             ncols=None if sized else 120,
+            nrows=None if sized else 24,
             mininterval=0.1,
         )
 

@@ -12,7 +12,7 @@ from serverless_gc.codes.threads import single_blas_thread
 
 def blas_threads():
     """Threads of the libraries NumPy uses; SciPy brings its own, of which nothing is asked here."""
-    return {info["num_threads"] for info in threads._controller().info() if info["user_api"] == "blas"}
+    return {info["num_threads"] for info in threads.BLAS._find().info() if info["user_api"] == "blas"}
 
 
 def test_nested():

@@ -39,7 +39,10 @@ class Blas:
         """Set the limit, unless it is set."""
         with self._lock:
             if self._holders == 0:
-                self._limiter = self._find().limit(limits=1, user_api="blas")
+                controller = self._find()
+                self._free()
+                self._limiter = controller.limit(limits=1, user_api="blas")
+                self._free()
             self._holders += 1
 
     def release(self) -> None:
@@ -47,8 +50,17 @@ class Blas:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
+                self._free()
                 self._limiter.restore_original_limits()
+                self._free()
                 self._limiter = None
+
+    def _free(self) -> None:
+        """Let any thread set the count: threadpoolctl from 3.8 on obeys the first one only, as long as it lives."""
+        for library in self._controller.lib_controllers:
+            clear = getattr(library, "clear_controlling_thread", None)
+            if clear is not None:
+                clear(force=True)
 
 
 BLAS = Blas()

@@ -143,7 +143,10 @@ class Session:
         if self._token is not None:
             _CURRENT.reset(self._token)
             self._token = None
-        self.close()
+        try:
+            self.close()
+        except ServerlessGCError as failed:
+            _second(exc, failed)
 
     async def __aenter__(self) -> Self:
         self._token = _CURRENT.set(self)
@@ -155,7 +158,10 @@ class Session:
         if self._token is not None:
             _CURRENT.reset(self._token)
             self._token = None
-        await self.close_async()
+        try:
+            await self.close_async()
+        except ServerlessGCError as failed:
+            _second(exc, failed)
 
     def __repr__(self) -> str:
         return f"Session(backend={self.backend!r}, {'closed' if self._closed else f'{len(self._encoded)} data sets'})"
@@ -319,6 +325,13 @@ def default_session(backend: str | None) -> Session:
         session = _DEFAULTS[name] = Session(name)
         atexit.register(session.close)
     return session
+
+
+def _second(first: BaseException | None, error: ServerlessGCError) -> None:
+    """Let what went wrong in the ``with`` block stand: what closing met, often for the same reason, is its note."""
+    if first is None:
+        raise error
+    first.add_note(f"Closing the session failed as well: {error}")
 
 
 async def _sweep(res: Resources) -> None:

@@ -236,14 +236,16 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
     dtype = np.result_type(matrix.dtype, operand.dtype)
     reply_bytes = int(np.prod(shape)) * dtype.itemsize
     inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
-    operand_key = ""
+    operand_key, uploaded = "", 0
     if operand.nbytes > INLINE_OPERAND:
         operand_key = f"{base}/operand"
         if operand.nbytes > res.limits.object_bytes:
             raise LimitError(
                 f"the operand has {operand.nbytes} bytes, one object holds at most {res.limits.object_bytes}"
             )
-        await res.store.put(operand_key, pack_block(operand))
+        parts = pack_block(operand)
+        uploaded = sum(memoryview(part).nbytes for part in parts)
+        await res.store.put(operand_key, parts)
     collector = Collector(matrix.code, shape, dtype)
 
     def make_task(spec: TaskSpec) -> Task:
@@ -267,7 +269,7 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
         (message,) = matrix.code.placement(spec.slot)
         collector.file(message, value)
 
-    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept)
+    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded)
     return _Round(number, matrix, operand, operand_key, f"{base}/cancel", collector, attempts)
 
 

@@ -1,21 +1,29 @@
 """From one attempt's reply to a value in its place: what runs for every result that lands.
 
-`attempt` invokes, checks the reply against the task, recovers a lost one from the store, and files the value with the
-`Collector`. Whatever is wrong becomes an `InvokeError` with a kind, so that the engine can count and retry it.
+`Attempts` invokes, checks the reply against the task, recovers a lost one from the store, and files the value with the
+`Collector`. What is wrong with one attempt becomes an `InvokeError` with a kind, so that the engine can count and retry
+it; what no other attempt could escape (no such function, no valid credentials, another protocol) ends the round.
 """
 
 from __future__ import annotations
 
 import cmath
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.errors import FailureKind, InvokeError, ObjectNotFound, StoreError
+from serverless_gc.errors import (
+    ConfigError,
+    FailureKind,
+    InvokeError,
+    ObjectNotFound,
+    ProtocolMismatch,
+    StoreError,
+)
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.store.base import Store
 from serverless_gc.types import Array, Buffer, TaskSpec
@@ -23,7 +31,15 @@ from serverless_gc.wire import FrameError, Reply, Task, mismatch
 
 __all__ = ["Attempts", "Collector"]
 
-_WORKER_KINDS: Mapping[str, FailureKind] = {"corrupt": "corrupt", "store": "unavailable", "denied": "denied"}
+_WORKER_KINDS: Mapping[str, FailureKind] = {
+    "function": "function",
+    "corrupt": "corrupt",
+    "missing": "missing",
+    "denied": "denied",
+    "unavailable": "unavailable",
+    "bad-reply": "bad-reply",
+}
+"""What a worker calls its error, in the driver's words."""
 
 
 class Collector:
@@ -76,9 +92,10 @@ class Collector:
         row[...] = value
         self.values[message] = row
 
-    def decode(self, tolerance: float | None, scale: float) -> tuple[Array, Certificate]:
-        """Reconstruct all source blocks, shape ``(k, *shape)``; see `Code.decode`."""
-        return self.code.decode(self.values, out=self.answer, tolerance=tolerance, scale=scale)
+    def decode(self, messages: Iterable[int], tolerance: float | None, scale: float) -> tuple[Array, Certificate]:
+        """Reconstruct all source blocks from these messages, shape ``(k, *shape)``; see `Code.decode`."""
+        values = {message: self.values[message] for message in messages}
+        return self.code.decode(values, out=self.answer, tolerance=tolerance, scale=scale)
 
 
 @dataclass(slots=True)
@@ -87,6 +104,7 @@ class Attempts:
 
     ``counts`` has ``recovered`` (reply lost, result found in the store), ``refused_writes`` (another attempt had
     stored its result before), ``stale`` (reply to another round or run), ``by_reference`` and ``bytes_down``.
+    ``reasons`` counts the failed attempts by `InvokeError.reason`.
     """
 
     store: Store
@@ -95,6 +113,7 @@ class Attempts:
     make_task: Callable[[TaskSpec], Task]
     accept: Callable[[TaskSpec, Array], None]
     counts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     bytes_up: int = 0
 
     async def run(self, spec: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
@@ -104,13 +123,21 @@ class Attempts:
         ------
         InvokeError
             If no valid value came of it.
+        ConfigError, ProtocolMismatch
+            If no attempt at any task can succeed: function or credentials are refused, or the worker is of another
+            version.
         """
-        task = self.make_task(spec)
+        try:
+            return await self._run(spec, self.make_task(spec))
+        except InvokeError as exc:
+            self.reasons[exc.reason] += 1
+            raise
+
+    async def _run(self, spec: TaskSpec, task: Task) -> tuple[Array, Mapping[str, Any]]:
         try:
             payload = task.to_bytes()
             self.bytes_up += len(payload)
-            raw = await self.invoker.invoke(spec, payload, timeout=self.timeout)
-            reply = self._checked(raw, task)
+            reply = self._checked(await self._invoke(spec, payload), task)
         except InvokeError as exc:
             if not exc.may_have_run:
                 raise
@@ -134,25 +161,32 @@ class Attempts:
         self.accept(spec, value)
         return value, {**reply.times, **reply.stats}
 
+    async def _invoke(self, spec: TaskSpec, payload: Buffer) -> Buffer:
+        try:
+            return await self.invoker.invoke(spec, payload, timeout=self.timeout)
+        except InvokeError as exc:
+            if exc.kind in {"denied", "missing"}:  # said by the service, not by a worker: it holds for every task
+                raise ConfigError(str(exc)) from exc
+            raise
+
     def _checked(self, raw: Buffer, task: Task) -> Reply:
         try:
             reply = Reply.from_bytes(raw)
         except (FrameError, KeyError, TypeError) as exc:
-            raise InvokeError(f"the answer is not a reply of this protocol: {exc}", kind="bad-reply") from exc
-        wrong = mismatch(reply, task)
+            raise InvokeError(
+                f"the answer is not a reply of this protocol: {exc}", kind="bad-reply", reason="not a reply"
+            ) from exc
+        if reply.status == "error" and reply.error.get("kind") == "protocol":
+            raise ProtocolMismatch(reply.error.get("message", ""))
+        unread = reply.status == "error" and not reply.run  # the task arrived damaged: the worker cannot say which
+        wrong = "" if unread else mismatch(reply, task)
         if wrong:
             self.counts["stale"] += 1
-            raise InvokeError(wrong, kind="bad-reply")
+            raise InvokeError(wrong, kind="bad-reply", reason="stale reply")
         if reply.status == "cancelled":
             raise InvokeError("the worker found the cancel mark and stopped", kind="function", retryable=False)
         if reply.status == "error":
-            error = reply.error
-            kind = _WORKER_KINDS.get(error.get("kind", ""), "function")
-            raise InvokeError(
-                f"{error.get('type', 'error')}: {error.get('message', '')}",
-                kind=kind,
-                retryable=error.get("kind") not in {"protocol", "denied"},
-            )
+            raise _worker_error(reply.error)
         return reply
 
     async def _stored(self, task: Task) -> Reply | None:
@@ -164,6 +198,12 @@ class Attempts:
         except (StoreError, FrameError, KeyError) as exc:
             raise InvokeError(f"the stored result cannot be read: {exc}", kind="bad-reply") from exc
         return None if mismatch(reply, task, any_attempt=True) else reply
+
+
+def _worker_error(error: Mapping[str, str]) -> InvokeError:
+    """Say in the driver's words what a worker reported."""
+    kind = _WORKER_KINDS.get(error.get("kind", ""), "function")
+    return InvokeError(f"{error.get('type', 'error')}: {error.get('message', '')}", kind=kind, may_have_run=False)
 
 
 def _fields(reply: Reply) -> dict[str, Any]:

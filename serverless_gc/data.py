@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import Any, Literal, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class EncodedPair:
         self.dtype = dtype
         self.fingerprint = fingerprint
         self._source: Source | None = source
+        self.holders: WeakSet[CodedData] = WeakSet()
         self._made: dict[int, EncodedMatrix] = {}
         self._unreported = Report(rounds=0)
         self._locks = (asyncio.Lock(), asyncio.Lock())
@@ -133,6 +135,7 @@ class CodedData:
     def __init__(self, pair: EncodedPair, y: Array | None) -> None:
         self._pair = pair
         self.y = y
+        pair.holders.add(self)
 
     @property
     def n_rows(self) -> int:

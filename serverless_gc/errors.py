@@ -47,7 +47,7 @@ FailureKind = Literal[
     "bad-reply",  # a reply arrived but it is not a valid answer to this task
     "corrupt",  # the worker found a stored block damaged
     "denied",  # credentials missing, expired or not allowed; never retried
-    "missing",  # no such function or bucket; never retried
+    "missing",  # no such function, bucket or stored object; never retried
     "too-large",  # request above the service's payload limit; never retried
 ]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -41,7 +42,8 @@ from serverless_gc.engine import (
     RoundOutcome,
     TaskRecord,
 )
-from serverless_gc.errors import DeadlineExceeded, LimitError, NotDecodableError, ServerlessGCError
+from serverless_gc.errors import LimitError, ServerlessGCError
+from serverless_gc.explain import undecodable, waves
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
 from serverless_gc.observe import Progress, Report, Span
@@ -57,6 +59,8 @@ INLINE_OPERAND = 32 * 1024
 
 ENVELOPE = 16 * 1024
 """Room for everything in a request or reply but the array."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -82,11 +86,16 @@ class Resources:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
         task = asyncio.get_running_loop().create_task(coro)
         self.chores.add(task)
-        task.add_done_callback(self.chores.discard)
+        task.add_done_callback(self._chore_done)
+
+    def _chore_done(self, task: asyncio.Task[Any]) -> None:
+        self.chores.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.warning("clean-up after a round failed, closing the session tries again: %s", error)
 
     async def settle(self) -> None:
         """Wait for the chores."""
-        await asyncio.gather(*self.chores)
+        await asyncio.gather(*self.chores, return_exceptions=True)
 
 
 @dataclass(slots=True)
@@ -132,6 +141,8 @@ async def product(
         If too few results arrived (in time); the message names blocks and causes.
     DecodeError
         If the predicted error of the answer exceeds the session's tolerance.
+    ConfigError, ProtocolMismatch
+        At once, if bucket, function or credentials are refused, or the deployed worker is of another version.
     """
     before = _service_counts(res)
     published = time.perf_counter()
@@ -159,11 +170,13 @@ async def product(
     finally:
         res.chore(_retire(res, rnd))
     if outcome.error:
-        raise _undecodable(res, rnd, outcome)
+        raise undecodable(matrix.code, rnd.collector.values, outcome, res.logs_hint)
 
     decoding = time.perf_counter()
     terms = matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand))
-    blocks, certificate = rnd.collector.decode(res.tolerance, scale=terms)  # decode
+    # What landed behind the deciding result is counted as given up, so it is not used either.
+    consumed = [message for arrival in outcome.arrivals for message in matrix.code.placement(arrival.task.slot)]
+    blocks, certificate = rnd.collector.decode(consumed, res.tolerance, scale=terms)  # decode
     answer = matrix.partition.join(blocks)
     ended = time.perf_counter()
 
@@ -171,6 +184,7 @@ async def product(
         rnd,
         outcome,
         certificate,
+        admitted=res.invoker.admitted,
         elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
         **{name: after - before[name] for name, after in _service_counts(res).items()},
@@ -224,14 +238,16 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
     dtype = np.result_type(matrix.dtype, operand.dtype)
     reply_bytes = int(np.prod(shape)) * dtype.itemsize
     inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
-    operand_key = ""
+    operand_key, uploaded = "", 0
     if operand.nbytes > INLINE_OPERAND:
         operand_key = f"{base}/operand"
         if operand.nbytes > res.limits.object_bytes:
             raise LimitError(
                 f"the operand has {operand.nbytes} bytes, one object holds at most {res.limits.object_bytes}"
             )
-        await res.store.put(operand_key, pack_block(operand))
+        parts = pack_block(operand)
+        uploaded = sum(memoryview(part).nbytes for part in parts)
+        await res.store.put(operand_key, parts)
     collector = Collector(matrix.code, shape, dtype)
 
     def make_task(spec: TaskSpec) -> Task:
@@ -255,7 +271,7 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
         (message,) = matrix.code.placement(spec.slot)
         collector.file(message, value)
 
-    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept)
+    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded)
     return _Round(number, matrix, operand, operand_key, f"{base}/cancel", collector, attempts)
 
 
@@ -271,8 +287,11 @@ async def _retire(res: Resources, rnd: _Round) -> None:
 
 async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
     """Leave the cancel mark and say on the exception what may still be billed."""
-    async with asyncio.timeout(1.0):
-        await res.store.put(rnd.cancel_key, b"")
+    try:
+        async with asyncio.timeout(1.0):
+            await res.store.put(rnd.cancel_key, b"")
+    except (TimeoutError, ServerlessGCError) as error:
+        exc.add_note(f"The cancel mark could not be stored ({str(error) or 'time ran out'}): workers run to their end.")
     running = engine.last.counts.voided if engine.last else 0
     exc.add_note(
         f"{running} invocation{'s' if running != 1 else ''} of round {rnd.number} "
@@ -281,42 +300,12 @@ async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseExc
     )
 
 
-def _undecodable(res: Resources, rnd: _Round, outcome: RoundOutcome) -> ServerlessGCError:
-    """Turn an aborted round into the error that names blocks, causes and what to do."""
-    code = rnd.matrix.code
-    tracker = code.tracker()
-    for arrived in rnd.collector.values:
-        tracker.add(arrived)
-    missing = tracker.missing()
-    shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
-    causes: dict[str, int] = {}
-    for why in outcome.failures.values():
-        causes[why] = causes.get(why, 0) + 1
-    listed = "; ".join(f"{count}x {why}" for why, count in sorted(causes.items(), key=lambda item: -item[1])[:5])
-    silent = code.n_workers - len(rnd.collector.values) - len(outcome.failures)
-    if silent:
-        listed = "; ".join(filter(None, [listed, f"{silent}x no reply"]))
-    waited = outcome.t_close - outcome.t_open
-    message = (
-        f"{len(rnd.collector.values)} of {code.n_workers} results arrived within {waited:.1f} s of submission; "
-        f"{len(missing)} of {code.k} blocks cannot be reconstructed ({shown}). Causes: {listed or 'none reported'}. "
-    )
-    if outcome.error == "deadline":
-        advice = "Likely: functions killed for memory or time, throttled, or a deadline that is too short. "
-        advice += f"Raise deadline=, or use a code with more redundancy (n_workers={code.n_workers}, k={code.k})."
-        kind: type[NotDecodableError] = DeadlineExceeded
-    else:
-        advice = "Nothing more can arrive. Mend the causes, raise max_attempts=, or use a code with more redundancy."
-        kind = NotDecodableError
-    logs = f" {res.logs_hint}" if res.logs_hint else ""
-    return kind(message + advice + logs, missing=missing, failures=dict(outcome.failures))
-
-
 def _report(
     rnd: _Round,
     outcome: RoundOutcome,
     certificate: Certificate,
     *,
+    admitted: int | None,
     elapsed: float,
     decode_seconds: float,
     throttles: int,
@@ -344,6 +333,7 @@ def _report(
         slow_downs=slow_downs + seen["slow_downs"],
         by_reference=seen["by_reference"],
         failures={str(kind): n for kind, n in counts.failures.items()},
+        reasons=dict(rnd.attempts.reasons),
         code=rnd.matrix.code.name,
         n_workers=rnd.matrix.code.n_workers,
         k=rnd.matrix.code.k,
@@ -352,7 +342,7 @@ def _report(
         decode_seconds=decode_seconds,
         spans=tuple(_spans(outcome.records, rnd.number)),
         decodable={rnd.number: outcome.t_close},
-        notes=(certificate.warning,) if certificate.warning else (),
+        notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.matrix.code.n_workers)))),
     )
 
 

@@ -33,6 +33,9 @@ from serverless_gc.types import Array, StragglerModel, WaitPolicy
 
 __all__ = ["Session", "current_session", "default_session"]
 
+ATTEMPT_MARGIN = 5.0
+"""Seconds by which the client outwaits the longest function: giving up earlier would lose replies that were paid for."""
+
 PolicyFactory = Callable[[Code], WaitPolicy]
 
 _CURRENT: contextvars.ContextVar[Session | None] = contextvars.ContextVar("serverless_gc_session", default=None)
@@ -128,6 +131,7 @@ class Session:
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
+        self._opening = asyncio.Lock()
         self._numbers = itertools.count()
         self._closed = False
         self._token: contextvars.Token[Session | None] | None = None
@@ -143,7 +147,10 @@ class Session:
         if self._token is not None:
             _CURRENT.reset(self._token)
             self._token = None
-        self.close()
+        try:
+            self.close()
+        except ServerlessGCError as failed:
+            _second(exc, failed)
 
     async def __aenter__(self) -> Self:
         self._token = _CURRENT.set(self)
@@ -155,7 +162,10 @@ class Session:
         if self._token is not None:
             _CURRENT.reset(self._token)
             self._token = None
-        await self.close_async()
+        try:
+            await self.close_async()
+        except ServerlessGCError as failed:
+            _second(exc, failed)
 
     def __repr__(self) -> str:
         return f"Session(backend={self.backend!r}, {'closed' if self._closed else f'{len(self._encoded)} data sets'})"
@@ -195,28 +205,34 @@ class Session:
         """Return the open store, invoker and host; opens them on first use, and again in a forked child."""
         if self._closed:
             raise ServerlessGCError("this session is closed; make a new one")
-        if self._opened is None or self._opened[2] != os.getpid():
-            if self._opened is not None:  # a forked child: threads and connections did not come along, objects did
-                self._make_backend(store=self._opened[0].store)
-            run = uuid.uuid4().hex[:12]
-            backend = self._backend
-            await backend.invoker.open()
-            res = Resources(
-                run=run,
-                prefix=f"runs/{run}",
-                store=backend.store,
-                invoker=backend.invoker,
-                host=backend.host,
-                limits=self._limits,
-                attempt_timeout=min(self.settings["deadline"], self._limits.function_timeout) + 5.0,
-                max_attempts=self._max_attempts,
-                tolerance=self._tolerance,
-                logs_hint=backend.logs_hint,
-                store_stats=backend.store_stats,
-                progress=self._progress,
-            )
-            self._opened = (res, backend, os.getpid())
-        return self._opened[0]
+        if self._opened is not None and self._opened[2] != os.getpid():
+            # A forked child: threads, connections and locks did not come along, objects did.
+            self._opening = asyncio.Lock()
+            self._make_backend(store=self._opened[0].store)
+            self._opened = None
+        async with self._opening:
+            if self._opened is None:
+                self._opened = (await self._open(), self._backend, os.getpid())
+            return self._opened[0]
+
+    async def _open(self) -> Resources:
+        run = uuid.uuid4().hex[:12]
+        backend = self._backend
+        await backend.invoker.open()
+        return Resources(
+            run=run,
+            prefix=f"runs/{run}",
+            store=backend.store,
+            invoker=backend.invoker,
+            host=backend.host,
+            limits=self._limits,
+            attempt_timeout=self._limits.function_timeout + ATTEMPT_MARGIN,
+            max_attempts=self._max_attempts,
+            tolerance=self._tolerance,
+            logs_hint=backend.logs_hint,
+            store_stats=backend.store_stats,
+            progress=self._progress,
+        )
 
     def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
         """Make the waiting policy of one round."""
@@ -297,10 +313,10 @@ class Session:
     encode = background.blocking(encode_async)
 
     async def keep(self, most: int) -> None:
-        """Forget the data sets used longest ago until at most ``most`` are left, deleting their blocks."""
-        while len(self._encoded) > most:
-            _, pair = self._encoded.popitem(last=False)
-            await pair.remove()
+        """Forget the data sets used longest ago, of those that nobody holds, until at most ``most`` are left."""
+        idle = [key for key, pair in self._encoded.items() if not pair.holders]
+        for key in idle[: max(0, len(self._encoded) - most)]:
+            await self._encoded.pop(key).remove()
 
 
 def current_session() -> Session | None:
@@ -319,6 +335,13 @@ def default_session(backend: str | None) -> Session:
         session = _DEFAULTS[name] = Session(name)
         atexit.register(session.close)
     return session
+
+
+def _second(first: BaseException | None, error: ServerlessGCError) -> None:
+    """Let what went wrong in the ``with`` block stand: what closing met, often for the same reason, is its note."""
+    if first is None:
+        raise error
+    first.add_note(f"Closing the session failed as well: {error}")
 
 
 async def _sweep(res: Resources) -> None:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
+from serverless_gc.testing.offline_aws import offline_aws
+
+ANYBODY = {"aws_access_key_id": "anybody", "aws_secret_access_key": "any"}
 
 pytest.register_assert_rewrite("serverless_gc.testing.invoker_suite", "serverless_gc.testing.store_suite")
 
@@ -38,6 +41,36 @@ def s3_bucket(moto_endpoint, aws_environment):
     client.create_bucket(Bucket=name)
     yield moto_endpoint, name
     client.close()
+
+
+@pytest.fixture(scope="session")
+def running_aws():
+    """S3 and Lambda on this machine, one of each for the session; this process's environment is left alone."""
+    with offline_aws(activate=False) as aws:
+        yield aws
+
+
+@pytest.fixture
+def aws(running_aws):
+    """S3 and Lambda on this machine, found by ``Session("aws")``; nothing is scripted."""
+    running_aws.script()
+    with running_aws.activated():
+        yield running_aws
+
+
+@pytest.fixture
+def list_bucket():
+    """List the keys of an offline bucket, past whatever the session under test believes is there."""
+
+    def keys(aws, prefix=""):
+        client = boto3.client("s3", endpoint_url=aws.s3_url, region_name="us-east-1", **ANYBODY)
+        try:
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=aws.bucket, Prefix=prefix)
+            return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+        finally:
+            client.close()
+
+    return keys
 
 
 class Problem:

@@ -38,6 +38,11 @@ class Invoker(ABC):
     def __init__(self) -> None:
         self.stats = InvokerStats()
 
+    @property
+    def admitted(self) -> int | None:
+        """Invocations that the service was seen to admit at once; None while it refused none."""
+        return None
+
     async def open(self) -> None:
         """Start what needs starting (threads, processes, connections). Called once, on the loop that invokes."""
 

@@ -120,6 +120,11 @@ class RetryingInvoker(Invoker):
         self._sleep, self._rng, self._clock = sleep, rng or random.Random(), clock
         self._spare = self.policy.budget
 
+    @property
+    def admitted(self) -> int | None:
+        """Invocations that the service was seen to admit at once; None while it refused none."""
+        return self.limit.found
+
     async def open(self) -> None:
         """Open the inner invoker."""
         await self.inner.open()

@@ -52,6 +52,8 @@ class Report:
         Results too large for a reply, read from the store.
     failures
         Kind of failure to how often.
+    reasons
+        The same failures by what exactly happened ("empty reply", "function timed out"), to how often.
     code, n_workers, k
         The code, its workers and blocks; the largest of several rounds.
     bytes_up, bytes_down
@@ -93,6 +95,7 @@ class Report:
     slow_downs: int = 0
     by_reference: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
     code: str = ""
     n_workers: int = 0
     k: int = 0
@@ -132,6 +135,7 @@ class Report:
             **summed,
             certificate=_worse(self.certificate, other.certificate),
             failures=dict(Counter(self.failures) + Counter(other.failures)),
+            reasons=dict(Counter(self.reasons) + Counter(other.reasons)),
             code=" + ".join(dict.fromkeys(name for name in (self.code, other.code) if name)),
             n_workers=max(self.n_workers, other.n_workers),
             k=max(self.k, other.k),
@@ -194,7 +198,9 @@ class Report:
         ]
         words = [f"{n} {one if n == 1 else many}" for n, one, many in said if n]
         if self.failures:
-            words.append("failures: " + ", ".join(f"{n} {kind}" for kind, n in sorted(self.failures.items())))
+            words.append(f"failures: {_listed(self.failures)}")
+            if self.reasons and self.reasons != self.failures:
+                words[-1] += f" ({_listed(self.reasons)})"
         return "; ".join(words)
 
     def _cost(self) -> str:
@@ -237,6 +243,10 @@ def _answer(certificate: Certificate) -> str:
     if certificate.warning:
         words.append(certificate.warning)
     return "; ".join(words)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in sorted(counts.items()))
 
 
 def _count(n: int, noun: str) -> str:

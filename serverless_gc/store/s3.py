@@ -61,7 +61,7 @@ class S3Store(Store):
     prefix
         What all keys begin with, without slashes at its ends; empty for the whole bucket.
     region
-        Region of the bucket; by default what the AWS configuration says.
+        Region of the bucket; by default ``AWS_DEFAULT_REGION``, what the profile says, or ``AWS_REGION``.
     endpoint
         ``scheme://host:port`` of an S3 that is not AWS's; by default ``AWS_ENDPOINT_URL_S3`` or
         ``AWS_ENDPOINT_URL``, if set. Without user name and password: the URL is given to workers and logged.
@@ -131,9 +131,7 @@ class S3Store(Store):
     @property
     def url(self) -> str:
         """What a worker opens; it holds no secret."""
-        if self._region is None:
-            self._region = self._session().get_config_variable("region") or ""
-        fields = {"region": self._region, "endpoint": self._endpoint}
+        fields = {"region": self._resolved_region(), "endpoint": self._endpoint}
         query = urlencode({name: value for name, value in fields.items() if value})
         return f"s3://{self.bucket}/{quote(self._prefix.rstrip('/'))}" + (f"?{query}" if query else "")
 
@@ -283,6 +281,12 @@ class S3Store(Store):
             connection = self._connection = _Connection(loop, self._concurrency)
         return connection
 
+    def _resolved_region(self) -> str:
+        if self._region is None:
+            # botocore itself reads AWS_DEFAULT_REGION and the profile only; every other tool reads AWS_REGION.
+            self._region = self._session().get_config_variable("region") or os.environ.get("AWS_REGION", "")
+        return self._region
+
     def _session(self) -> Any:
         from aiobotocore.session import AioSession
 
@@ -303,5 +307,5 @@ class S3Store(Store):
             s3={"addressing_style": "path" if own_endpoint else "auto", "payload_signing_enabled": False},
         )
         return self._session().create_client(
-            "s3", region_name=self._region or None, endpoint_url=self._endpoint, config=config
+            "s3", region_name=self._resolved_region() or None, endpoint_url=self._endpoint, config=config
         )

@@ -94,6 +94,8 @@ class LambdaEndpoint:
         Threads that run handlers.
     script
         Steps for the first requests of each function; afterwards requests just run.
+    environment
+        Variables that functions see, beside those of this process.
 
     Examples
     --------
@@ -113,6 +115,7 @@ class LambdaEndpoint:
         reply_bytes: int = DEFAULT_LIMITS.reply_bytes,
         threads: int = 2,
         script: Sequence[Step] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         handlers = dict(functions) if isinstance(functions, Mapping) else dict.fromkeys(functions, WORKER)
         self._settings = {
@@ -124,6 +127,7 @@ class LambdaEndpoint:
             "threads": threads,
             "script": [asdict(step) for step in script],
         }
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._url = ""
 
@@ -141,12 +145,12 @@ class LambdaEndpoint:
         return self._url
 
     def __enter__(self) -> Self:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+        own = {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(
             [sys.executable, "-m", "serverless_gc.testing.lambda_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env={**os.environ, **self._environment, **own},
             text=True,
         )
         if process.stdin is None or process.stdout is None:

@@ -3,7 +3,6 @@
 
 import asyncio
 import logging
-import selectors
 import time
 from collections import Counter
 
@@ -29,34 +28,8 @@ from serverless_gc.engine import (
 from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.inject import draw
 from serverless_gc.policies import Deadline, FirstK, KAsync, KSync, Speculate, WaitAll
+from serverless_gc.testing.jump_loop import JumpLoop, run_virtually
 from serverless_gc.types import Timing
-
-
-class JumpLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer instead of waiting for it."""
-
-    def __init__(self):
-        self._now = 0.0
-        loop = self
-
-        class Jump(selectors.SelectSelector):
-            def select(self, timeout=None):
-                assert timeout is not None, "nothing is scheduled: the coroutine would wait for ever"
-                loop._now += max(0.0, timeout)
-                return super().select(0)
-
-        super().__init__(Jump())
-
-    def time(self):
-        return self._now
-
-
-def run_virtually(coroutine_function):
-    loop = JumpLoop()
-    try:
-        return loop.run_until_complete(coroutine_function())
-    finally:
-        loop.close()
 
 
 def sleeping(seconds):
@@ -73,7 +46,7 @@ def test_first_k_on_the_loop():
     async def main():
         return await AioHost().run(Engine(KSync(2), 4), sleeping([4.0, 1.0, 3.0, 2.0]))
 
-    outcome = run_virtually(main)
+    outcome = run_virtually(main())
     assert [a.body for a in outcome.arrivals] == [1, 3]
     assert [a.t_arrived for a in outcome.arrivals] == pytest.approx([1.0, 2.0])
     assert outcome.duration == pytest.approx(2.0)
@@ -96,7 +69,7 @@ def test_voided_attempts_are_cancelled_before_run_returns():
         await AioHost().run(Engine(KSync(1), 3), execute)
         return sorted(ended)
 
-    assert run_virtually(main) == [1, 2]
+    assert run_virtually(main()) == [1, 2]
 
 
 def test_attempt_that_ignores_cancellation_does_not_hold_rounds_up():
@@ -119,7 +92,7 @@ def test_attempt_that_ignores_cancellation_does_not_hold_rounds_up():
         await asyncio.sleep(60.0)  # meanwhile it ends, and posts a result nobody wants
         return rounds, took, await host.run(engine, execute)
 
-    rounds, took, after = run_virtually(main)
+    rounds, took, after = run_virtually(main())
     assert took == pytest.approx(0.25)
     assert [[a.body for a in r.arrivals] for r in (*rounds, after)] == [[(v, 0)] for v in range(4)]
     assert after.counts.late == 1
@@ -132,7 +105,7 @@ def test_deadline_with_attempts_that_never_reply():
     async def main():
         return await AioHost().run(Engine(Deadline(WaitAll(), 5.0), 16), never)
 
-    outcome = run_virtually(main)
+    outcome = run_virtually(main())
     assert outcome.error == "deadline"
     assert outcome.duration == pytest.approx(5.0)
     assert outcome.counts.voided == 16
@@ -152,7 +125,7 @@ def test_failures_are_repeated_after_the_backoff_and_given_up():
         engine = Engine(FirstK(2), 3, max_attempts=2, backoff=Backoff(base=8.0, cap=8.0))
         return await AioHost().run(engine, execute)
 
-    outcome = run_virtually(main)
+    outcome = run_virtually(main())
     assert sorted(a.body for a in outcome.arrivals) == [0, 1]
     assert outcome.failures == {1: "missing: no such function"}
     [retry] = [r for r in outcome.records if r.attempt == 1]
@@ -177,7 +150,7 @@ def test_withdrawn_retry_is_never_started():
         await asyncio.sleep(200.0)
         return outcome
 
-    outcome = run_virtually(main)
+    outcome = run_virtually(main())
     assert started == [(0, 0), (1, 0)]
     assert (outcome.counts.issued, outcome.counts.withdrawn) == (2, 1)
 
@@ -192,7 +165,7 @@ def test_attempt_cancelled_by_someone_else_counts_as_lost():
     async def main():
         return await AioHost().run(Engine(WaitAll(), 2, backoff=Backoff(base=0.0)), execute)
 
-    outcome = run_virtually(main)
+    outcome = run_virtually(main())
     assert sorted(a.body for a in outcome.arrivals) == [0, 1]
     assert dict(outcome.counts.failures) == {"lost": 1}
 
@@ -215,7 +188,7 @@ def test_bug_in_execute_propagates_after_cleaning_up():
             await AioHost().run(engine, execute)
         return engine
 
-    engine = run_virtually(main)
+    engine = run_virtually(main())
     assert ended == [0, 1]
     assert engine.last.error == "cancelled"
     assert "a bug" in engine.last.reason
@@ -236,7 +209,7 @@ def test_bug_of_a_voided_attempt_is_logged_and_hurts_nobody(caplog):
         return [await host.run(engine, execute) for _ in range(2)]
 
     with caplog.at_level(logging.WARNING):
-        rounds = run_virtually(main)
+        rounds = run_virtually(main())
     assert [r.error for r in rounds] == [None, None]
     assert "failed after it was voided" in caplog.text
     assert "torn apart" in caplog.text
@@ -264,7 +237,7 @@ def test_interrupt_voids_everything_and_reraises_within_the_grace():
         await asyncio.sleep(100.0)
         return engine, took, left, len(asyncio.all_tasks()) - 1
 
-    engine, took, left, left_at_last = run_virtually(main)
+    engine, took, left, left_at_last = run_virtually(main())
     assert took == pytest.approx(0.5)
     assert (left, left_at_last) == (1, 0)
     assert engine.last.reason == "interrupted"
@@ -284,7 +257,7 @@ def test_kept_attempts_run_on_between_rounds():
         await host.close(engine)
         return versions, engine.counts
 
-    versions, counts = run_virtually(main)
+    versions, counts = run_virtually(main())
     assert versions == [[(0, 0, 1.0)], [(0, 1, 2.0)], [(1, 0, 2.5)]]
     assert counts.voided == 1
     assert counts.outstanding == 0
@@ -299,7 +272,7 @@ def test_two_engines_on_one_host_do_not_mix():
             host.run(two, sleeping([2.0, 3.0])),
         )
 
-    one, two = run_virtually(main)
+    one, two = run_virtually(main())
     assert [a.body for a in one.arrivals] == [0]
     assert [a.body for a in two.arrivals] == [0, 1]
     assert one.counts.late == two.counts.late == 0
@@ -313,7 +286,7 @@ def test_observers_see_events_and_actions_in_order():
             Engine(KSync(1), 2), sleeping([1.0, 2.0]), on_event=lambda item, at: seen.append((type(item).__name__, at))
         )
 
-    run_virtually(main)
+    run_virtually(main())
     assert seen == [("Issue", 0.0), ("Issue", 0.0), ("Arrived", 1.0), ("Void", 1.0), ("CloseRound", 1.0)]
 
 
@@ -332,7 +305,7 @@ def test_error_of_an_observer_propagates_after_cleaning_up():
             return Timing(compute=1.0 + slot)
 
     for host in (AioHost(), VirtualHost(One())):
-        last = run_virtually(lambda host=host: main(host, Engine(KSync(1), 2)))
+        last = run_virtually(main(host, Engine(KSync(1), 2)))
         assert last.error == "cancelled"
         assert last.counts.balanced
 
@@ -345,7 +318,7 @@ def test_clock_can_be_injected():
         host = AioHost(clock=lambda: loop.time() + offset)
         return await host.run(Engine(Deadline(WaitAll(), 3.0), 2), sleeping([1.0, 50.0]))
 
-    outcome = run_virtually(main)
+    outcome = run_virtually(main())
     assert (outcome.t_open, outcome.t_close) == pytest.approx((1000.0, 1003.0))
     assert outcome.error == "deadline"
 

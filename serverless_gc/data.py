@@ -19,6 +19,7 @@ from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encode
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import Resources, product
+from serverless_gc.prepare import check_number, check_operand, find_loss
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.worker import losses
 
@@ -187,7 +188,7 @@ class CodedData:
         NotDecodableError, DeadlineExceeded
             If too few results arrived (in time).
         """
-        operand = _operand(x, self.n_cols, "x")
+        operand = check_operand(x, self.n_cols, "x")
         z, report = await self._product(0, operand, deadline)
         return (z, report) if with_report else z
 
@@ -207,7 +208,7 @@ class CodedData:
         array or (array, Report)
             ``(n_cols,)`` or ``(n_cols, c)``, fresh and writable.
         """
-        operand = _operand(r, self.n_rows, "r")
+        operand = check_operand(r, self.n_rows, "r")
         g, report = await self._product(1, operand, deadline)
         return (g, report) if with_report else g
 
@@ -257,7 +258,7 @@ class CodedData:
         NotDecodableError, DeadlineExceeded
             If too few results arrived (in time).
         """
-        weights = _operand(w, self.n_cols, "w")
+        weights = check_operand(w, self.n_cols, "w")
         call = _Objective(self, weights, loss, l2, reduction, sample_weight)
         z, first = await self._product(0, weights, deadline)
         value, residual = call.local(z)
@@ -332,10 +333,10 @@ class _Objective:
             raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
         if reduction not in {"sum", "mean"}:
             raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-        if not 0 <= _number("l2", l2) < np.inf:
+        if not 0 <= check_number("l2", l2) < np.inf:
             raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
+        self.loss = find_loss(loss)
         try:
-            self.loss = losses.get(loss) if isinstance(loss, str) else loss
             self.loss.check((data.n_rows, *w.shape[1:]), data.y, sample_weight)
         except ValueError as exc:
             raise InputError(str(exc)) from exc
@@ -361,24 +362,3 @@ class _Objective:
         if self.l2:
             gradient = gradient + self.l2 * self.w
         return np.array(gradient, copy=gradient.base is not None or not gradient.flags.writeable)
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, got {value!r}") from None
-
-
-def _operand(x: Any, n: int, name: str) -> Array:
-    """Check and promote a vector or matrix that multiplies the data."""
-    a = np.asarray(x)
-    if a.dtype.kind not in "biufc":
-        raise InputError(f"{name} must be numeric, got dtype {a.dtype}")
-    if a.ndim not in (1, 2) or a.shape[0] != n:
-        raise InputError(f"{name} must have shape ({n},) or ({n}, c), got {a.shape}")
-    a = np.ascontiguousarray(a, dtype=np.complex128 if a.dtype.kind == "c" else np.float64)
-    if not np.isfinite(a).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
-        raise InputError(f"{name} holds NaN or Inf, first at index {where if a.ndim > 1 else where[0]}")
-    return a

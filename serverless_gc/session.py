@@ -18,23 +18,23 @@ import numpy as np
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
-from serverless_gc.codes.registry import get as get_code
 from serverless_gc.data import CodedData, EncodedPair
-from serverless_gc.encode import Source, as_source, choose_code_for_sparse, scan
+from serverless_gc.encode import as_source, scan
 from serverless_gc.errors import InputError, ServerlessGCError, StoreError
-from serverless_gc.inject import Injection
+from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.pipeline import Resources
 from serverless_gc.policies import Deadline, UntilDecodable
+from serverless_gc.prepare import check_option, check_seconds, check_targets, choose_code
 from serverless_gc.store.base import Store
-from serverless_gc.types import Array, StragglerModel, WaitPolicy
+from serverless_gc.types import StragglerModel, WaitPolicy
 
 __all__ = ["Session", "current_session", "default_session"]
 
 ATTEMPT_MARGIN = 5.0
-"""Seconds by which the client outwaits the longest function: giving up earlier would lose replies that were paid for."""
+"""Seconds by which the client outwaits the longest function: giving up earlier would lose replies already paid for."""
 
 PolicyFactory = Callable[[Code], WaitPolicy]
 
@@ -117,12 +117,18 @@ class Session:
             "concurrency": concurrency,
         }
         self.settings = {name: setting.value for name, setting in config.resolve(given).items()}
-        if not self.settings["deadline"] > 0:
-            raise InputError(f"deadline must be a positive number of seconds, got {self.settings['deadline']}")
+        check_seconds("deadline", self.settings["deadline"])
         if max_attempts < 1:
             raise InputError(f"max_attempts must be at least 1, got {max_attempts}")
         self.backend: str = self.settings["backend"]
         self._injections = tuple(inject) if isinstance(inject, Sequence) else (inject,)
+        for injection in self._injections:
+            check_option("inject", injection, Stragglers | Faults, "Stragglers or Faults of serverless_gc.inject")
+        check_option("store", store, Store, "a Store")
+        check_option("invoker", invoker, Invoker, "an Invoker")
+        check_option("delay", delay, StragglerModel, "a law of serverless_gc.stragglers")
+        if policy is not None and not callable(policy):
+            raise InputError(f"policy must be a function from a code to a WaitPolicy, got {policy!r}")
         self._policy: PolicyFactory = policy or UntilDecodable
         self._max_attempts = max_attempts
         self._tolerance = tolerance
@@ -236,9 +242,7 @@ class Session:
 
     def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
         """Make the waiting policy of one round."""
-        seconds = self.settings["deadline"] if deadline is None else deadline
-        if not seconds > 0:
-            raise InputError(f"deadline must be a positive number of seconds, got {seconds}")
+        seconds = self.settings["deadline"] if deadline is None else check_seconds("deadline", deadline)
         return Deadline(self._policy(code), seconds)
 
     def _make_backend(self, store: Store | None = None) -> None:
@@ -294,9 +298,9 @@ class Session:
             If the data hold NaN or Inf, are not numeric, or do not fit ``y``; nothing has been stored.
         """
         source = await asyncio.to_thread(as_source, X)
-        targets = _targets(y, source.shape[0])
+        targets = check_targets(y, source.shape[0])
         chosen = await asyncio.to_thread(
-            _choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
+            choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
         scanned = await asyncio.to_thread(scan, source)
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
@@ -354,53 +358,3 @@ async def _sweep(res: Resources) -> None:
             f"{len(failed)} of {len(keys)} objects under {res.store.url} could not be deleted: {shown}. "
             "Delete them with: serverless-gc clean"
         )
-
-
-def _targets(y: Any, n_rows: int) -> Array | None:
-    if y is None:
-        return None
-    a = np.asarray(y)
-    if a.ndim not in (1, 2) or a.shape[0] != n_rows:
-        raise InputError(f"y must have shape ({n_rows},) or ({n_rows}, c) to fit X, got {a.shape}")
-    if a.dtype.kind not in "biufc":
-        raise InputError(f"y must be numeric, got dtype {a.dtype}; encode labels as numbers first")
-    if not np.isfinite(a).all():
-        row = int(np.argwhere(~np.isfinite(a))[0][0])
-        raise InputError(f"y holds NaN or Inf, first in row {row}")
-    return a
-
-
-def _choose_code(
-    code: str | Code,
-    n_workers: int | None,
-    k: int | None,
-    params: dict[str, Any],
-    source: Source,
-    *,
-    allow_fill: bool,
-    axes: Sequence[int],
-) -> Code:
-    """Make the code that ``code`` names, or choose one; a sparse matrix is kept sparse unless asked otherwise."""
-    if isinstance(code, Code):
-        if n_workers is not None or k is not None or params:
-            raise InputError("a code object brings its own parameters; n_workers, k and others go with a name")
-        chosen = code
-    elif code == "auto" and source.sparse:
-        for axis in axes:
-            chosen = choose_code_for_sparse(source, _sparse_candidates(n_workers, k), axis=axis)
-        return chosen
-    else:
-        chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind != "data":
-        raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
-    if source.sparse:
-        for axis in axes:
-            choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)
-    return chosen
-
-
-def _sparse_candidates(n_workers: int | None, k: int | None) -> list[Code]:
-    """List the codes that keep a sparse matrix sparse, the most straggler-tolerant first."""
-    if n_workers is not None and k is not None:
-        return [get_code("replication", n_workers=n_workers, k=k, allow_uneven=True)]
-    return [get_code("replication", n_workers=n_workers, k=k)]

@@ -245,6 +245,7 @@ class Timing:
         return self.start + self.read + self.compute + self.write
 
 
+@runtime_checkable
 class StragglerModel(Protocol):
     """Law of the delay of one task; drives the simulator and the planner."""
 

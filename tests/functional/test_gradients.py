@@ -108,6 +108,9 @@ def test_gradient_is_the_derivative_of_the_value(local, loss):
         ({"code": "pollar"}, "polar"),
         ({"code": "mds", "k": 99, "n_workers": 8}, "k"),
         ({"deadline": -1.0}, "deadline"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"loss": print}, "loss must be one of huber"),
+        ({"n_workers": 2.5}, "n_workers"),
         ({"backend": "cloud"}, "local"),
         ({"X": np.ones(10)}, "X"),
         ({"X": np.full((10, 5), np.nan)}, "row 0"),
@@ -119,3 +122,13 @@ def test_bad_input_is_named_before_anything_runs(change, words):
     arguments = {"X": X, "y": y, "w": w, "code": "polar", **change}
     with pytest.raises(sgc.InputError, match=words):
         sgc.coded_gradient(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("inject", 3), ("store", 3), ("invoker", 3), ("delay", 3), ("policy", 3), ("deadline", -1), ("max_attempts", 0)],
+)
+def test_bad_session_options_are_named(option, value):
+    backend = "simulated" if option == "delay" else "local"
+    with pytest.raises(sgc.InputError, match=option):
+        sgc.Session(backend, **{option: value})

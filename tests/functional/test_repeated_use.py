@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import serverless_gc as sgc
+from serverless_gc import background
+from serverless_gc.api import KEPT_DATA_SETS
+from serverless_gc.session import default_session
 from serverless_gc.store import CountingStore, MemoryStore
 
 
@@ -107,3 +110,16 @@ def test_a_closed_session_says_so():
     s.close()
     with pytest.raises(sgc.ServerlessGCError, match="closed"):
         data.gradient(np.ones(4))
+
+
+def test_calls_without_a_session_keep_the_last_few_data_sets_only():
+    session = default_session("local")
+    for seed in range(KEPT_DATA_SETS + 3):
+        X, y, w = problem(seed)
+        np.testing.assert_allclose(sgc.coded_gradient(X, y, w), X.T @ (X @ w - y), rtol=1e-9)
+    prefixes = {key.split("/")[3] for key in blocks(background.run(session.resources()).store)}
+    assert len(prefixes) == KEPT_DATA_SETS
+    held = session.encode(X, y)
+    for seed in range(100, 100 + KEPT_DATA_SETS + 1):
+        sgc.coded_gradient(*problem(seed))
+    np.testing.assert_allclose(held.gradient(w), X.T @ (X @ w - y), rtol=1e-9)  # what somebody holds is not forgotten

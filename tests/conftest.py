@@ -9,8 +9,6 @@ import pytest
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
 from serverless_gc.testing.offline_aws import offline_aws
 
-ANYBODY = {"aws_access_key_id": "anybody", "aws_secret_access_key": "any"}
-
 pytest.register_assert_rewrite("serverless_gc.testing.invoker_suite", "serverless_gc.testing.store_suite")
 
 
@@ -59,16 +57,20 @@ def aws(running_aws):
 
 
 @pytest.fixture
-def list_bucket():
-    """List the keys of an offline bucket, past whatever the session under test believes is there."""
+def s3_client(aws):
+    """Reach the offline bucket by boto3, past whatever the session under test believes is there."""
+    client = boto3.client("s3", endpoint_url=aws.s3_url, region_name="us-east-1")
+    yield client
+    client.close()
 
-    def keys(aws, prefix=""):
-        client = boto3.client("s3", endpoint_url=aws.s3_url, region_name="us-east-1", **ANYBODY)
-        try:
-            pages = client.get_paginator("list_objects_v2").paginate(Bucket=aws.bucket, Prefix=prefix)
-            return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-        finally:
-            client.close()
+
+@pytest.fixture
+def list_bucket(aws, s3_client):
+    """List the keys of the offline bucket."""
+
+    def keys(prefix=""):
+        pages = s3_client.get_paginator("list_objects_v2").paginate(Bucket=aws.bucket, Prefix=prefix)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
     return keys
 

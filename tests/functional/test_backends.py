@@ -84,16 +84,17 @@ def test_results_and_operands_by_reference(backend):
     assert report.failed == by_value.failed == 0
 
 
-def test_nothing_is_left_in_the_bucket(aws, list_bucket):
+@pytest.mark.usefixtures("aws")
+def test_nothing_is_left_in_the_bucket(list_bucket):
     X, y, w, expected = problem("squared", 40)
     with sgc.Session("aws", inject=SLOW) as s:
         data = s.encode(X, y, code="polar", n_workers=8, k=6)
         for _ in range(3):
             close(data.gradient(w), expected)
         prefix = f"sgc/runs/{background.run(s.resources()).run}/"
-        assert len([key for key in list_bucket(aws, prefix) if "/data/" in key]) == 2 * (8 + 1)
+        assert len([key for key in list_bucket(prefix) if "/data/" in key]) == 2 * (8 + 1)
         s.encode(np.eye(6), code="uncoded", n_workers=6).matvec(np.ones(6))  # nobody is at work any more
-    assert list_bucket(aws, prefix) == []
+    assert list_bucket(prefix) == []
 
 
 def test_nothing_is_left_in_the_temporary_directory():
@@ -107,7 +108,8 @@ def test_nothing_is_left_in_the_temporary_directory():
     assert not folder.exists()
 
 
-def test_fifty_iterations_leave_sockets_threads_and_tasks_where_they_were(aws, list_bucket):
+@pytest.mark.usefixtures("aws")
+def test_fifty_iterations_leave_sockets_threads_and_tasks_where_they_were(list_bucket):
     X, y, w, expected = problem("logistic", 40)
     with sgc.Session("aws", inject=SLOW) as s:
         data = s.encode(X, y, code="mds", n_workers=8, k=6)
@@ -119,7 +121,7 @@ def test_fifty_iterations_leave_sockets_threads_and_tasks_where_they_were(aws, l
         def state():
             tasks = background.run(settled())
             gc.collect()
-            return tasks, threading.active_count(), len(os.listdir("/proc/self/fd")), len(list_bucket(aws))
+            return tasks, threading.active_count(), len(os.listdir("/proc/self/fd")), len(list_bucket())
 
         for _ in range(10):
             data.gradient(w, loss="logistic")

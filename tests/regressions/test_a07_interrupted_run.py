@@ -49,3 +49,40 @@ with sgc.Session(store=store, invoker=invoker) as s:
 def test_interrupt_then_run_again():
     done = subprocess.run([sys.executable, "-c", SCRIPT], check=False, timeout=30, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+OVER_HTTP = """
+import os, signal, sys, threading, time
+import numpy as np, serverless_gc as sgc
+from serverless_gc.testing.lambda_endpoint import Step
+from serverless_gc.testing.offline_aws import offline_aws
+
+rng = np.random.default_rng(0)
+X, w = rng.standard_normal((1000, 20)), rng.standard_normal(20)
+with offline_aws() as aws, sgc.Session("aws") as s:
+    data = s.encode(X, code="mds", n_workers=16, k=12)
+    aws.script(Step(delay=20.0, times=0))
+
+    def interrupt():
+        while aws.counts().requests < 16:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    try:
+        data.matvec(w)
+        sys.exit("was not interrupted")
+    except KeyboardInterrupt as exc:
+        interrupted = time.monotonic()
+        notes = " ".join(getattr(exc, "__notes__", []))
+    assert "16 invocations" in notes and "billed" in notes, notes
+    assert aws.counts().runs == 0
+    aws.script()
+    np.testing.assert_allclose(data.matvec(-w), X @ -w, rtol=1e-10)
+    assert time.monotonic() - interrupted < 5.0
+"""
+
+
+def test_over_http():
+    done = subprocess.run([sys.executable, "-c", OVER_HTTP], check=False, timeout=30, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -129,3 +129,13 @@ def test_a_report_is_a_value():
     first, second = rounds()
     merged = first.merge(second)
     assert pickle.loads(pickle.dumps(merged)) == merged  # noqa: S301 - our own bytes
+
+
+def test_exact_reasons_follow_the_kinds_of_failures():
+    first = Report(issued=3, failed=3, failures={"bad-reply": 2, "lost": 1}, reasons={"empty reply": 2, "lost": 1})
+    second = Report(issued=1, failed=1, failures={"bad-reply": 1}, reasons={"stale reply": 1})
+    both = first.merge(second)
+    assert both.reasons == {"empty reply": 2, "lost": 1, "stale reply": 1}
+    assert "failures: 3 bad-reply, 1 lost (2 empty reply, 1 lost, 1 stale reply)" in str(both)
+    same = Report(issued=1, failed=1, failures={"lost": 1}, reasons={"lost": 1})
+    assert str(same).splitlines()[2] == "  trouble  failures: 1 lost"

@@ -250,3 +250,17 @@ async def test_bad_keys_do_not_reach_the_network():
                 await request
         assert server.asked == []
         await store.close()
+
+
+@pytest.mark.usefixtures("aws_environment")
+async def test_region_comes_from_the_variables_that_other_tools_read(monkeypatch):
+    assert S3Store("b").url == "s3://b/?region=us-east-1"
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert S3Store("b").url == "s3://b/"
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with http_double(lambda *_: response(200)) as server:
+        store = S3Store("b", endpoint=server.endpoint)
+        await store.put("k", b"")
+        await store.close()
+    assert store.url.startswith("s3://b/?region=eu-west-1&")
+    assert "/eu-west-1/s3/aws4_request" in server.asked[0].headers["authorization"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +22,20 @@ class Blas:
         self._lock = threading.Lock()
         self._holders = 0
         self._controller: Any = None
+        self._with_scipy = False
         self._limiter: Any = None
 
     def prepare(self) -> None:
-        """Find the libraries, once: asking them what they are takes milliseconds, a limit microseconds."""
+        """Find the libraries ahead: asking them what they are takes milliseconds, a limit microseconds."""
         with self._lock:
             self._find()
 
     def _find(self) -> Any:
-        if self._controller is None:
+        scipy = "scipy.linalg" in sys.modules  # it brings a BLAS of its own, perhaps since the last look
+        if self._controller is None or scipy != self._with_scipy:
             from threadpoolctl import ThreadpoolController
 
-            self._controller = ThreadpoolController()
+            self._controller, self._with_scipy = ThreadpoolController(), scipy
         return self._controller
 
     def hold(self) -> None:

@@ -12,6 +12,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 __all__ = ["blocking", "homed", "loop", "run"]
@@ -19,8 +20,21 @@ __all__ = ["blocking", "homed", "loop", "run"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+HELPER_THREADS = 4
+"""Threads for what blocks: hashing, encoding, files. All of them release the interpreter lock."""
+
 INTERRUPT_GRACE = 1.5
 """Seconds an interrupted call may take to void its tasks before the interrupt is raised anyway."""
+
+
+def _started_executor() -> ThreadPoolExecutor:
+    """Make the loop's helper threads, all running: how many there are does not depend on what was called."""
+    executor = ThreadPoolExecutor(HELPER_THREADS, thread_name_prefix="serverless-gc-helper")
+    everybody = threading.Barrier(HELPER_THREADS + 1)
+    for _ in range(HELPER_THREADS):
+        executor.submit(everybody.wait)
+    everybody.wait()
+    return executor
 
 
 class _Background:
@@ -40,6 +54,7 @@ class _Background:
             if self._loop is None or self._pid != os.getpid():
                 started = threading.Event()
                 new = asyncio.new_event_loop()
+                new.set_default_executor(_started_executor())
 
                 def serve() -> None:
                     asyncio.set_event_loop(new)

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from serverless_gc.codes.threads import BLAS
 from serverless_gc.errors import InputError, InvokeError
@@ -17,6 +17,9 @@ from serverless_gc.invoke.envelope import check_reply, check_request
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Blobs, Store
 from serverless_gc.types import Buffer, TaskSpec
+
+if TYPE_CHECKING:
+    from serverless_gc.worker.entry import Warm
 
 __all__ = ["LocalInvoker"]
 
@@ -86,15 +89,19 @@ class LocalInvoker(Invoker):
         """Start the threads."""
         if self._threads:
             return
-        import serverless_gc.worker.entry  # noqa: F401 - imported here so that no task waits for it
+        from serverless_gc.worker.entry import Warm  # imported here so that no task waits for it
 
+        warm = Warm.of(_cache_bytes())
         if self._n_threads > 1:
             await asyncio.to_thread(BLAS.prepare)
         self._outbox = _Outbox(asyncio.get_running_loop())
         for i in range(self._n_threads):
             # Daemons: a task that hangs must not keep the interpreter from ending after an interrupt.
             thread = threading.Thread(
-                target=_work, args=(self._queue, self._outbox, self._open_blobs), name=f"sgc-local-{i}", daemon=True
+                target=_work,
+                args=(self._queue, self._outbox, self._open_blobs, warm),
+                name=f"sgc-local-{i}",
+                daemon=True,
             )
             thread.start()
             self._threads.append(thread)
@@ -232,19 +239,31 @@ class _Outbox:
             await self._waiter.wait()
 
 
-def _work(queue: SimpleQueue[_Job | None], outbox: _Outbox, open_blobs: Opener) -> None:
+def _work(queue: SimpleQueue[_Job | None], outbox: _Outbox, open_blobs: Opener, warm: Warm) -> None:
     from serverless_gc.worker.entry import run
 
     while (job := queue.get()) is not None:
         if job.future.done():
             continue
         try:
-            job.outcome = run(job.payload, open_blobs)
+            job.outcome = run(job.payload, open_blobs, warm=warm)
         except BaseException as error:  # noqa: BLE001 - the worker answers its faults; this is one of the worker itself
             job.outcome = _broken(error)
         outbox.put(job)
         del job
     outbox.put(None)
+
+
+def _cache_bytes() -> int:
+    """Return how many bytes of blocks the threads remember: what the user says, else a quarter of the machine.
+
+    Of a store in memory they are views: remembering costs nothing, forgetting costs a checksum a round.
+    """
+    from serverless_gc.worker.cache import cache_bytes
+
+    if "SERVERLESS_GC_CACHE_MB" in os.environ or not hasattr(os, "sysconf"):
+        return cache_bytes()
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 
 def _broken(error: BaseException) -> InvokeError:

@@ -94,9 +94,12 @@ def plot_timeline(
     )
     axes = figure.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
     places = {slot: y for y, slot in enumerate(sorted({s.slot for s in spans}))}
+    opened = {number: min(s.t_issued for s in spans if s.round == number) for number in shown}
+    longest = max(s.t_end - opened[s.round] for s in spans if s.round in opened)
+    axes[0].set_xlim(0, 1.06 * longest or 1.0)  # of all rounds: they share the axis
     for ax, number in zip(axes, shown, strict=True):
         mine = [s for s in spans if s.round == number]
-        start = min(s.t_issued for s in mine)
+        start = opened[number]
         _draw_round(ax, mine, places, start)
         _mark_decodable(ax, None if decodable is None else decodable.get(number), start)
         _finish_axes(ax, f"round {number + 1}" if len(shown) > 1 or number else "", places)
@@ -171,10 +174,11 @@ def _mark_decodable(ax: Any, t: float | None, start: float) -> None:
     ax.annotate(
         f"decodable {t - start:.3g} s",
         (t - start, 1.0),
+        annotation_clip=False,
         xycoords=("data", "axes fraction"),
         xytext=(0, 3),
         textcoords="offset points",
-        ha="center",
+        ha="right" if t - start > 0.7 * ax.get_xlim()[1] else "center",
         va="bottom",
         fontsize=8,
     )
@@ -185,7 +189,6 @@ def _finish_axes(ax: Any, name: str, places: Mapping[int, int]) -> None:
     step = next(s for s in (1, 4, 8, 16, 32, 64, 128, 256, 512, 1 << 40) if len(slots) <= 32 * s or s > 512)
     ax.set_yticks(range(0, len(slots), step), [str(slots[i]) for i in range(0, len(slots), step)])
     ax.set_ylim(len(slots) - 0.4, -0.6)
-    ax.set_xlim(left=0)
     ax.set_xlabel("seconds since the round was opened", fontsize=9)
     ax.tick_params(labelsize=8)
     ax.grid(axis="x", color="#E5E5E5", linewidth=0.6, zorder=0)

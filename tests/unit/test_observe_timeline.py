@@ -40,6 +40,8 @@ def test_picture_has_an_axis_a_round_a_legend_and_the_decodable_line(tmp_path):
     assert [line.get_xdata()[0] for line in second.lines] == [0.5]
     assert max(p.get_x() + p.get_width() for p in first.patches) == pytest.approx(1.3)
     assert figure.get_suptitle() == "two rounds"
+    longer = [*SPANS[:1], Span(0, 0, 1, 5.0, 9.0, 4.0)]  # the second round takes longer: the axis shows all of it
+    assert plot_timeline(longer).axes[0].get_xlim()[1] > 4.0
     words = [t.get_text() for t in figure.legends[0].get_texts()]
     assert words == ["queued", "read", "compute", "write", "arrived, not used", "given up", "failed"]
     assert image.imread(path).shape[0] > 200

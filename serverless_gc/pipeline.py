@@ -16,9 +16,9 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from serverless_gc.engine import (
     RoundOutcome,
     TaskRecord,
 )
-from serverless_gc.errors import LimitError, ServerlessGCError
+from serverless_gc.errors import DecodeError, LimitError, ServerlessGCError
 from serverless_gc.explain import undecodable, waves
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
@@ -56,6 +56,9 @@ __all__ = ["Resources", "product"]
 
 INLINE_OPERAND = 32 * 1024
 """Operands of at most this many bytes travel inside each task; larger ones are stored once and read by key."""
+
+SINGLE_SLACK = 1e4
+"""How much further surplus results may disagree when blocks are stored in single precision."""
 
 ENVELOPE = 16 * 1024
 """Room for everything in a request or reply but the array."""
@@ -173,10 +176,9 @@ async def product(
         raise undecodable(matrix.code, rnd.collector.values, outcome, res.logs_hint)
 
     decoding = time.perf_counter()
-    terms = matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand))
     # What landed behind the deciding result is counted as given up, so it is not used either.
     consumed = [message for arrival in outcome.arrivals for message in matrix.code.placement(arrival.task.slot)]
-    blocks, certificate = rnd.collector.decode(consumed, res.tolerance, scale=terms)  # decode
+    blocks, certificate = _decode(rnd, consumed, res.tolerance)  # decode
     answer = matrix.partition.join(blocks)
     ended = time.perf_counter()
 
@@ -189,6 +191,26 @@ async def product(
         decode_seconds=ended - decoding,
         **{name: after - before[name] for name, after in _service_counts(res).items()},
     )
+
+
+def _decode(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tuple[Array, Certificate]:
+    """Decode, knowing what the code cannot: how large the summed terms were, and how the blocks were rounded."""
+    matrix, operand = rnd.matrix, rnd.operand
+    terms = matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand))
+    coarser = float(np.finfo(matrix.dtype).eps / np.finfo(rnd.collector.answer.dtype).eps)
+    if coarser <= 1:
+        return rnd.collector.decode(consumed, tolerance, scale=terms)
+    # Blocks stored in single precision: their rounding, not that of the arithmetic, is what a decode amplifies.
+    blocks, certificate = rnd.collector.decode(consumed, None, scale=terms * SINGLE_SLACK)
+    predicted = certificate.predicted_error * coarser
+    if tolerance is not None and predicted > tolerance:
+        raise DecodeError(
+            f"blocks stored in single precision would give a relative error of about {predicted:.1e}, the tolerance is "
+            f"{tolerance:.1e}: encode with dtype=np.float64, or wait for more results",
+            predicted=predicted,
+            tolerance=tolerance,
+        )
+    return blocks, replace(certificate, predicted_error=predicted)
 
 
 def _service_counts(res: Resources) -> dict[str, int]:

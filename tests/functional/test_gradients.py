@@ -132,3 +132,44 @@ def test_bad_session_options_are_named(option, value):
     backend = "simulated" if option == "delay" else "local"
     with pytest.raises(sgc.InputError, match=option):
         sgc.Session(backend, **{option: value})
+
+
+@pytest.mark.parametrize("code", ["mds", "polar", "replication"])
+def test_blocks_in_single_precision(code):
+    """Half the bytes; surplus results disagree by the blocks' rounding and are believed, the certificate says so."""
+    rng = np.random.default_rng(3)
+    X, w = rng.standard_normal((2000, 12)), rng.standard_normal(12)
+    with sgc.Session(policy=lambda c: sgc.UntilDecodable(c, margin=2)) as s:
+        for seed in range(5):
+            params = {"seed": seed} if code == "mds" else {}
+            data = s.encode(
+                X + seed, code=code, n_workers=24, k=12 if code == "replication" else 16, dtype=np.float32, **params
+            )
+            z, report = data.matvec(w, with_report=True)
+            expected = (X + seed) @ w
+            error = np.linalg.norm(z - expected) / np.linalg.norm(expected)
+            assert error < 1e-5
+            certificate = report.certificate
+            assert certificate.method in {"systematic", "copy"} or certificate.predicted_error > 1e-8
+
+
+def test_tolerance_is_held():
+    X, w = np.random.default_rng(4).standard_normal((500, 12)), np.ones(12)
+    lost = sgc.inject.Faults(drop=[0, 1, 2])
+    for dtype, tolerance, words in [(np.float64, 1e-17, "relative error"), (np.float32, 1e-9, "single precision")]:
+        with sgc.Session(tolerance=tolerance, inject=lost) as s:
+            data = s.encode(X, code="mds", n_workers=16, k=12, dtype=dtype)
+            with pytest.raises(sgc.DecodeError, match=words):
+                data.matvec(w)
+
+
+def test_a_non_finite_result_counts_as_not_arrived():
+    X, y, w, expected = problem("squared", 60)
+    with sgc.Session(inject=sgc.inject.Faults(non_finite=[3])) as s:
+        data = s.encode(X, y, code="mds", n_workers=8, k=6)
+        g, report = data.gradient(w, with_report=True)
+        close(g, expected)
+        assert report.failures["bad-reply"] > 0
+        assert report.balanced
+        with pytest.raises(sgc.NotDecodableError, match="NaN or Inf"):
+            s.encode(X, y, code="uncoded", n_workers=8).gradient(w)

@@ -20,6 +20,7 @@ from serverless_gc.errors import (
     ConfigError,
     FailureKind,
     InvokeError,
+    LimitError,
     ObjectNotFound,
     ProtocolMismatch,
     StoreError,
@@ -123,9 +124,9 @@ class Attempts:
         ------
         InvokeError
             If no valid value came of it.
-        ConfigError, ProtocolMismatch
-            If no attempt at any task can succeed: function or credentials are refused, or the worker is of another
-            version.
+        ConfigError, LimitError, ProtocolMismatch
+            If no attempt at any task can succeed: function or credentials are refused, requests are too large, or the
+            worker is of another version.
         """
         try:
             return await self._run(spec, self.make_task(spec))
@@ -167,6 +168,8 @@ class Attempts:
         except InvokeError as exc:
             if exc.kind in {"denied", "missing"}:  # said by the service, not by a worker: it holds for every task
                 raise ConfigError(str(exc)) from exc
+            if exc.kind == "too-large" and not exc.may_have_run:  # so is every other task of the round
+                raise LimitError(str(exc)) from exc
             raise
 
     def _checked(self, raw: Buffer, task: Task) -> Reply:

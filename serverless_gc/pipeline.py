@@ -55,7 +55,8 @@ from serverless_gc.wire import Task, pack_block
 __all__ = ["Resources", "product"]
 
 INLINE_OPERAND = 32 * 1024
-"""Operands of at most this many bytes travel inside each task; larger ones are stored once and read by key."""
+"""Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored
+once and read by key."""
 
 SINGLE_SLACK = 1e4
 """How much further surplus results may disagree when blocks are stored in single precision."""
@@ -259,9 +260,10 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
     shape = (matrix.partition.b, *operand.shape[1:])
     dtype = np.result_type(matrix.dtype, operand.dtype)
     reply_bytes = int(np.prod(shape)) * dtype.itemsize
+    inline_request = min(INLINE_OPERAND, res.limits.request_bytes * 3 // 4 - ENVELOPE)
     inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
     operand_key, uploaded = "", 0
-    if operand.nbytes > INLINE_OPERAND:
+    if operand.nbytes > inline_request:
         operand_key = f"{base}/operand"
         if operand.nbytes > res.limits.object_bytes:
             raise LimitError(

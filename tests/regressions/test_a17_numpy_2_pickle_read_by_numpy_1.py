@@ -1,0 +1,84 @@
+"""A17: no array travels as a pickle, and a worker under the oldest supported NumPy reads what the newest wrote."""
+
+import pathlib
+import pickletools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import serverless_gc as sgc
+from serverless_gc.limits import Limits
+from serverless_gc.store import MemoryStore, StoreWrapper
+from serverless_gc.wire import Reply, Task, pack_block
+
+OLDEST = "1.26.4"
+
+
+class Recording(StoreWrapper):
+    """Keeps everything that is ever read, by driver or workers."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.seen = {}
+
+    def _after_get(self, key, data):
+        self.seen[key] = bytes(data)
+        return data
+
+
+def is_pickle(data):
+    try:
+        return sum(1 for _ in pickletools.genops(data)) > 2
+    except Exception:  # noqa: BLE001 - whatever a parser of pickles says about bytes that are none
+        return False
+
+
+def test_nothing_stored_is_a_pickle(problem):
+    store = Recording(MemoryStore())
+    with sgc.Session(store=store, limits=Limits(reply_bytes=20_000)) as s:
+        data = s.encode(problem.X, problem.y, code="polar", n_workers=16, k=12)
+        problem.check(data.gradient(problem.w))
+    assert len(store.seen) > 16
+    for key, data in store.seen.items():
+        assert data[:4] == b"SGCF", key
+        assert not is_pickle(data), key
+        assert b"numpy" not in data[: data.index(b"}")], key
+
+
+WORKER = """
+import sys, numpy
+from serverless_gc.worker.entry import run
+from serverless_gc.worker.blobs import open_blobs
+assert numpy.__version__ == sys.argv[1], numpy.__version__
+sys.stdout.buffer.write(run(sys.stdin.buffer.read(), open_blobs))
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason=f"NumPy {OLDEST} has no wheels for this Python")
+def test_worker_under_the_oldest_numpy(tmp_path):
+    target = tmp_path / "numpy"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
+    got = subprocess.run(
+        [*command, "--target", str(target), f"numpy=={OLDEST}"], check=False, capture_output=True, text=True
+    )
+    if got.returncode:
+        pytest.skip(f"NumPy {OLDEST} cannot be installed here: {got.stderr[-200:]}")
+    rng = np.random.default_rng(0)
+    block, operand = rng.standard_normal((40, 30)), rng.standard_normal(30)
+    (tmp_path / "block").write_bytes(b"".join(pack_block(block)))
+    task = Task("r", 1, "1-0", 0, 0, "matvec", ("block",), "out", tmp_path.as_uri(), operand, inline_limit=10_000)
+    root = pathlib.Path(sgc.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, OLDEST],
+        check=False,
+        input=task.to_bytes(),
+        capture_output=True,
+        env={"PYTHONPATH": f"{target}:{root}", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    reply = Reply.from_bytes(done.stdout)
+    assert reply.status == "ok"
+    assert reply.stats["numpy"] == OLDEST
+    np.testing.assert_allclose(reply.value, block @ operand, rtol=1e-12, atol=1e-12)

@@ -58,6 +58,9 @@ INLINE_OPERAND = 32 * 1024
 """Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored
 once and read by key."""
 
+INTERRUPT_PATIENCE = 0.5
+"""Seconds that an interrupted call waits for its cancel mark to be stored; the user waits for the call to end."""
+
 SINGLE_SLACK = 1e4
 """How much further surplus results may disagree when blocks are stored in single precision."""
 
@@ -310,18 +313,20 @@ async def _retire(res: Resources, rnd: _Round) -> None:
 
 
 async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
-    """Leave the cancel mark and say on the exception what may still be billed."""
-    try:
-        async with asyncio.timeout(1.0):
-            await res.store.put(rnd.cancel_key, b"")
-    except (TimeoutError, ServerlessGCError) as error:
-        exc.add_note(f"The cancel mark could not be stored ({str(error) or 'time ran out'}): workers run to their end.")
+    """Say on the exception what may still be billed, and leave the cancel mark."""
     running = engine.last.counts.voided if engine.last else 0
     exc.add_note(
         f"{running} invocation{'s' if running != 1 else ''} of round {rnd.number} "
         f"{'were' if running != 1 else 'was'} running when the call was interrupted and may still be billed; "
         "they stop at their next look at the cancel mark."
     )
+    try:
+        async with asyncio.timeout(INTERRUPT_PATIENCE):
+            await res.store.put(rnd.cancel_key, b"")
+    except TimeoutError:
+        pass  # the round's clean-up leaves the mark, once the store answers
+    except ServerlessGCError as error:
+        exc.add_note(f"The cancel mark could not be stored ({error}): workers run to their end.")
 
 
 def _report(

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 __all__ = ["blocking", "homed", "loop", "run"]
 
@@ -85,32 +85,48 @@ def run(coro: Coroutine[Any, Any, R]) -> R:
     if _running() is home:
         coro.close()
         raise RuntimeError("a blocking call from inside the package's own event loop would wait for itself")
-    finished = threading.Event()
-    notes: list[str] = []
-    tasks: list[asyncio.Task[Any]] = []
-
-    async def main() -> R:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine that runs has a task
-        tasks.append(task)
-        try:
-            return await coro
-        except asyncio.CancelledError as exc:
-            notes.extend(getattr(exc, "__notes__", ()))
-            raise
-        finally:
-            finished.set()
-
-    future = asyncio.run_coroutine_threadsafe(main(), home)
+    call = _Call(coro)
     try:
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(call.main(), home).result()
     except KeyboardInterrupt as exc:
-        for task in tasks:
-            home.call_soon_threadsafe(task.cancel)
-        if finished.wait(INTERRUPT_GRACE):
-            for note in notes:
+        home.call_soon_threadsafe(call.abandon)
+        if call.finished.wait(INTERRUPT_GRACE):
+            for note in call.notes:
                 exc.add_note(note)
         raise
+
+
+class _Call(Generic[R]):
+    """A coroutine on its way through the loop, which an interrupt may give up at any moment of that way."""
+
+    def __init__(self, coro: Coroutine[Any, Any, R]) -> None:
+        self._coro = coro
+        self._task: asyncio.Task[Any] | None = None
+        self._abandoned = False
+        self.finished = threading.Event()
+        self.notes: list[str] = []
+
+    async def main(self) -> R:
+        """Run the coroutine, and remember what it says when it is cancelled."""
+        if self._abandoned:
+            self._coro.close()
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        try:
+            return await self._coro
+        except asyncio.CancelledError as exc:
+            self.notes.extend(getattr(exc, "__notes__", ()))
+            raise
+        finally:
+            self.finished.set()
+
+    def abandon(self) -> None:
+        """Cancel it, on the loop: it has started, or finds out when it does."""
+        self._abandoned = True
+        if self._task is None:
+            self.finished.set()
+        else:
+            self._task.cancel()
 
 
 def homed(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:

@@ -89,11 +89,12 @@ class Resources:
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
 
-    def chore(self, coro: Coroutine[Any, Any, Any]) -> None:
+    def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
         task = asyncio.get_running_loop().create_task(coro)
         self.chores.add(task)
         task.add_done_callback(self._chore_done)
+        return task
 
     def _chore_done(self, task: asyncio.Task[Any]) -> None:
         self.chores.discard(task)
@@ -320,12 +321,10 @@ async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseExc
         f"{'were' if running != 1 else 'was'} running when the call was interrupted and may still be billed; "
         "they stop at their next look at the cancel mark."
     )
-    try:
-        async with asyncio.timeout(INTERRUPT_PATIENCE):
-            await res.store.put(rnd.cancel_key, b"")
-    except TimeoutError:
-        pass  # the round's clean-up leaves the mark, once the store answers
-    except ServerlessGCError as error:
+    # In a task of its own: clients take a cancellation of the task they run in for their own, even an old one.
+    mark = res.chore(res.store.put(rnd.cancel_key, b""))
+    await asyncio.wait([mark], timeout=INTERRUPT_PATIENCE)
+    if mark.done() and (error := mark.exception()):
         exc.add_note(f"The cancel mark could not be stored ({error}): workers run to their end.")
 
 

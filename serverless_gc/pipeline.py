@@ -42,7 +42,7 @@ from serverless_gc.engine import (
     RoundOutcome,
     TaskRecord,
 )
-from serverless_gc.errors import DecodeError, LimitError, ServerlessGCError
+from serverless_gc.errors import DecodeError, LimitError
 from serverless_gc.explain import undecodable, waves
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits

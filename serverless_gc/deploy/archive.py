@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import uuid
@@ -18,7 +19,7 @@ __all__ = ["Archive", "write_archive"]
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 _UNIX = 3
 _READABLE = 0o100644 << 16  # Lambda's user is not the owner
-_LEVEL = 9
+_LEVEL = 6  # 9 takes three times as long for 0.7 % less
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> Archive:
         content = temporary.read_bytes()
         os.replace(temporary, path)  # noqa: PTH105 - one call that replaces on every system
     except OSError as exc:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise ConfigError(f"cannot write {path}: {exc.strerror or exc}; choose another output folder") from exc
     return Archive(
         path=path,

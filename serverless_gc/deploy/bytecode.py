@@ -95,7 +95,7 @@ def compile_sources(
     interpreter
         Who compiles.
     root
-        Folder that the files will be in, for tracebacks.
+        Folder that the files will be in; the byte code names it instead of the one where it was compiled.
     environ
         Environment of the compiler.
 

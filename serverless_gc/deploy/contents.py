@@ -66,6 +66,8 @@ def read_wheel(path: Path, machine: str) -> Contents:
                 name = info.filename
                 if info.is_dir():
                     continue
+                if name.startswith("/") or ".." in name.split("/"):
+                    raise ConfigError(f"{path} holds a file that would land outside its folder: {name!r}")
                 kind = next((kind for kind, rule in _LEFT_OUT.items() if rule.search(name)), None)
                 if kind is None:
                     files[name] = wheel.read(info)

@@ -73,3 +73,9 @@ def test_what_is_not_numpys_wheel_is_refused(tmp_path):
         read_wheel(broken, "aarch64")
     with pytest.raises(ConfigError, match="holds no NumPy"):
         read_wheel(write_wheel(tmp_path, files={"scipy/__init__.py": b""}), "aarch64")
+
+
+@pytest.mark.parametrize("name", ["/etc/cron.py", "numpy/../../cron.py"])
+def test_files_that_would_land_elsewhere_are_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="would land outside its folder"):
+        read_wheel(write_wheel(tmp_path, files=contents(extra={name: b""})), "aarch64")

@@ -34,6 +34,11 @@ class Limits:
         Largest object of one S3 PUT.
     delete_batch
         Most keys of one S3 ``DeleteObjects`` request.
+    code_zip_bytes
+        Largest deployment package that is uploaded to Lambda directly, zipped; larger ones go through S3.
+    code_bytes
+        Largest function with all its layers, unzipped. Both from
+        https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html, 2026-11.
     """
 
     request_bytes: int = 6 * 2**20
@@ -42,9 +47,12 @@ class Limits:
     function_timeout: float = 900.0
     object_bytes: int = 5 * 2**30
     delete_batch: int = 1000
+    code_zip_bytes: int = 50 * 2**20
+    code_bytes: int = 250 * 2**20
 
     def __post_init__(self) -> None:
-        for name in ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "delete_batch"):
+        sizes = ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "code_zip_bytes", "code_bytes")
+        for name in (*sizes, "delete_batch"):
             if getattr(self, name) < 1:
                 raise InputError(f"limit {name} must be at least 1, got {getattr(self, name)}")
         if not self.function_timeout > 0:

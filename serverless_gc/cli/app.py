@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import serverless_gc
+from serverless_gc.cli.build import build
 
 __all__ = ["app"]
 
@@ -28,6 +29,9 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(serverless_gc.__version__)
         raise typer.Exit
+
+
+app.command()(build)
 
 
 @app.callback()

@@ -64,6 +64,9 @@ SINGLE_SLACK = 1e4
 ENVELOPE = 16 * 1024
 """Room for everything in a request or reply but the array."""
 
+MARK_TIMEOUT = 0.75
+"""Seconds that an interrupted call waits for its cancel mark to be stored; the round's clean-up stores it as well."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -310,18 +313,18 @@ async def _retire(res: Resources, rnd: _Round) -> None:
 
 
 async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
-    """Leave the cancel mark and say on the exception what may still be billed."""
-    try:
-        async with asyncio.timeout(1.0):
-            await res.store.put(rnd.cancel_key, b"")
-    except (TimeoutError, ServerlessGCError) as error:
-        exc.add_note(f"The cancel mark could not be stored ({str(error) or 'time ran out'}): workers run to their end.")
+    """Say on the exception what may still be billed, and leave the cancel mark."""
     running = engine.last.counts.voided if engine.last else 0
     exc.add_note(
         f"{running} invocation{'s' if running != 1 else ''} of round {rnd.number} "
         f"{'were' if running != 1 else 'was'} running when the call was interrupted and may still be billed; "
         "they stop at their next look at the cancel mark."
     )
+    try:
+        async with asyncio.timeout(MARK_TIMEOUT):
+            await res.store.put(rnd.cancel_key, b"")
+    except (TimeoutError, ServerlessGCError) as error:
+        exc.add_note(f"The cancel mark is not stored yet ({str(error) or 'the store is slow'}).")
 
 
 def _report(

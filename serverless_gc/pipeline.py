@@ -42,7 +42,7 @@ from serverless_gc.engine import (
     RoundOutcome,
     TaskRecord,
 )
-from serverless_gc.errors import DecodeError, LimitError, ServerlessGCError
+from serverless_gc.errors import DecodeError, LimitError
 from serverless_gc.explain import undecodable, waves
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
@@ -89,11 +89,12 @@ class Resources:
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
 
-    def chore(self, coro: Coroutine[Any, Any, Any]) -> None:
+    def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
         task = asyncio.get_running_loop().create_task(coro)
         self.chores.add(task)
         task.add_done_callback(self._chore_done)
+        return task
 
     def _chore_done(self, task: asyncio.Task[Any]) -> None:
         self.chores.discard(task)
@@ -320,11 +321,8 @@ async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseExc
         f"{'were' if running != 1 else 'was'} running when the call was interrupted and may still be billed; "
         "they stop at their next look at the cancel mark."
     )
-    try:
-        async with asyncio.timeout(MARK_TIMEOUT):
-            await res.store.put(rnd.cancel_key, b"")
-    except (TimeoutError, ServerlessGCError) as error:
-        exc.add_note(f"The cancel mark is not stored yet ({str(error) or 'the store is slow'}).")
+    # In a task of its own: in one that was cancelled, aiohttp takes the cancellation of its own writer for ours.
+    await asyncio.wait({res.chore(res.store.put(rnd.cancel_key, b""))}, timeout=MARK_TIMEOUT)
 
 
 def _report(

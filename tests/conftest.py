@@ -51,9 +51,9 @@ def running_aws():
 @pytest.fixture
 def aws(running_aws):
     """S3 and Lambda on this machine, found by ``Session("aws")``; nothing is scripted."""
-    running_aws.script()
     with running_aws.activated():
         yield running_aws
+    running_aws.script()
 
 
 @pytest.fixture

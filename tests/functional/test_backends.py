@@ -21,19 +21,26 @@ ROWS = (4, 6, 7, 40)
 SLOW = sgc.inject.Stragglers(fraction=0.15, slowdown=4, seed=1, base=0.005)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def activated(running_aws):
+    """Offline AWS for the whole module: its sessions outlive single tests, and each other in any order."""
+    with running_aws.activated():
+        yield
+
+
 @pytest.fixture(scope="module", params=SESSIONS)
-def session(request, running_aws):
+def session(request):
     """One session for all its tests, so that every matrix is encoded once."""
     name, _, slow = request.param.partition("-")
-    with running_aws.activated(), sgc.Session(name, inject=SLOW if slow else ()) as session:
+    with sgc.Session(name, inject=SLOW if slow else ()) as session:
         yield session, SESSIONS.index(request.param)
         # Workers that lost the race may still be writing: they are done once every slot has been served again.
         session.encode(np.eye(6), code="uncoded", n_workers=6).matvec(np.ones(6))
 
 
 @pytest.fixture(scope="module")
-def aws_session(running_aws):
-    with running_aws.activated(), sgc.Session("aws") as session:
+def aws_session():
+    with sgc.Session("aws") as session:
         yield session
 
 

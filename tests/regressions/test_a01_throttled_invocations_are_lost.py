@@ -6,7 +6,7 @@ import serverless_gc as sgc
 
 
 def run(problem, faults):
-    inject = [sgc.inject.Stragglers(fraction=0.0, base=0.2), *faults]
+    inject = [sgc.inject.Stragglers(fraction=0.0, base=0.3), *faults]
     with sgc.Session(inject=inject) as s:
         data = s.encode(problem.X, problem.y, code="mds", n_workers=64, k=48)
         return data.gradient(problem.w, with_report=True)

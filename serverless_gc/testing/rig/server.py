@@ -1,0 +1,65 @@
+"""The rig's process: reads its settings from one line, tells its port in another, serves until its input ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from serverless_gc.errors import ConfigError
+from serverless_gc.testing.rig import moto_seam
+from serverless_gc.testing.rig.front import Front
+from serverless_gc.testing.rig.interpreter import Interpreter
+from serverless_gc.testing.rig.launch import Launcher
+from serverless_gc.testing.rig.logs import Logs
+from serverless_gc.testing.rig.plane import Plane
+from serverless_gc.testing.rig.settings import Settings
+
+__all__ = ["main"]
+
+
+async def _serve(settings: Settings, root: Path) -> None:
+    interpreter = Interpreter.prepare(settings.python, root / "runtime")
+    moto_port, end_moto = moto_seam.serve()
+    account = moto_seam.Account()
+    log = Logs(account.write_log)
+    loop = asyncio.get_running_loop()
+    # The port is known before the plane is asked for anything: functions are told where the rig listens.
+    launcher = Launcher(root, interpreter, settings.memory)
+    plane = Plane(settings, account, launcher, log)
+    front = Front(plane, log, moto_port)
+    try:
+        port = await front.open(settings.port)
+        launcher.url = f"http://127.0.0.1:{port}"
+        sys.stdout.write(f"{port}\n")
+        sys.stdout.flush()
+        ended = asyncio.Event()
+        loop.add_reader(sys.stdin.fileno(), ended.set)
+        await ended.wait()
+    finally:
+        front.close()
+        await plane.close()
+        end_moto()
+
+
+def main() -> int:
+    """Serve; the exit status is 1 if that was not possible, and standard error says why in one line."""
+    settings = Settings.from_line(sys.stdin.readline())
+    logging.disable(logging.WARNING)
+    root = Path(tempfile.mkdtemp(prefix="serverless-gc-rig-"))
+    try:
+        moto_seam.check()
+        asyncio.run(_serve(settings, root))
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

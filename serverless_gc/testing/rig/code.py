@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serverless_gc.testing.rig.interpreter import Interpreter
+from serverless_gc.testing.rig.moto_seam import Zip
 
 __all__ = ["CodeStore", "Unrunnable"]
 
@@ -41,7 +42,7 @@ class CodeStore:
         self._interpreter = interpreter
         self._unpacked: dict[str, asyncio.Task[Path]] = {}
 
-    async def unpack(self, zips: Sequence[bytes]) -> Path:
+    async def unpack(self, zips: Sequence[Zip]) -> Path:
         """Return a folder that holds these zips, the later over the earlier; it is not to be written to.
 
         Raises
@@ -49,18 +50,18 @@ class CodeStore:
         Unrunnable
             If one is not a zip, or has extension modules for another interpreter.
         """
-        name = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in zips)).hexdigest()[:32]
+        name = hashlib.sha256("|".join(zip_.sha for zip_ in zips).encode()).hexdigest()[:32]
         task = self._unpacked.get(name)
         if task is None:
             task = asyncio.create_task(asyncio.to_thread(self._unpack, self._root / name, zips))
             self._unpacked[name] = task
         return await asyncio.shield(task)
 
-    def _unpack(self, folder: Path, zips: Sequence[bytes]) -> Path:
+    def _unpack(self, folder: Path, zips: Sequence[Zip]) -> Path:
         folder.mkdir()
-        for content in zips:
+        for zip_ in zips:
             try:
-                with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                with zipfile.ZipFile(io.BytesIO(zip_.content)) as archive:
                     self._check(archive.namelist())
                     archive.extractall(folder)
             except zipfile.BadZipFile as error:

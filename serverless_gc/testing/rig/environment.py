@@ -82,6 +82,7 @@ class Environment:
         self._ready: asyncio.Future[Outcome | None] | None = None
         self._outcome: asyncio.Future[Outcome] | None = None
         self._request_id = ""
+        self._killed = False
         self._killed_for = ""
         self._peak_mb = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -93,6 +94,11 @@ class Environment:
     def pid(self) -> int:
         """Identity of the process; 0 before it starts."""
         return self._process.pid if self._process else 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives, and shall."""
+        return not (self.ended or self._killed)
 
     @property
     def busy(self) -> bool:
@@ -134,8 +140,8 @@ class Environment:
 
     async def ready(self) -> bool:
         """Wait until the runtime asks for an event; whether it still lives."""
-        if self.ended or self._send is not None:
-            return not self.ended
+        if not self.usable or self._send is not None:
+            return self.usable
         self._ready = asyncio.get_running_loop().create_future()
         return await self._ready is None
 
@@ -181,7 +187,7 @@ class Environment:
 
     def kill(self, error: str = "") -> None:
         """End the process and all that it has started."""
-        self._killed_for = self._killed_for or error
+        self._killed, self._killed_for = True, self._killed_for or error
         self.peak_mb()
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

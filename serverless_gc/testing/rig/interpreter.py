@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,9 @@ class Interpreter:
         ConfigError
             If it does not run, or the runtime client is not installed for it.
         """
-        command = [path, "-c", _PROBE, *_RUNTIME, *_PREINSTALLED]
+        # Packages that this process was told of by PYTHONPATH are for its own interpreter alone.
+        options = () if path == sys.executable else ("-I",)
+        command = [path, *options, "-c", _PROBE, *_RUNTIME, *_PREINSTALLED]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - the user's choice
         except (OSError, subprocess.SubprocessError) as error:

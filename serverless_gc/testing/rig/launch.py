@@ -60,7 +60,7 @@ class Launcher:
                 f"{function.runtime or 'unknown'}",
             )
         task_root = await self._code.unpack([function.code])
-        layers = await self._code.unpack([zip_ for _, zip_ in function.layers]) if function.layers else None
+        layers = await self._code.unpack(function.layers) if function.layers else None
         folder = Path(tempfile.mkdtemp(prefix="environment-", dir=self._root))
         return Process(
             # No site-packages and no bytecode written: /var/task is read-only, and knows no other packages.

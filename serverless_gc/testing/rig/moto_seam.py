@@ -1,7 +1,7 @@
 """All that the rig takes from moto's inside: functions with their code, log streams, the server itself.
 
 Nothing of moto's Lambda is replaced: Invoke never reaches it. These names are private to moto, which is therefore
-pinned; `check` says in one line which of them has moved.
+pinned; `prepare` says in one line which of them has moved.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serverless_gc.errors import ConfigError
+from serverless_gc.testing.rig import cloudformation
 
-__all__ = ["MOTO", "Account", "Function", "UnknownFunction", "check", "serve"]
+__all__ = ["MOTO", "Account", "Function", "UnknownFunction", "Zip", "prepare", "serve"]
 
 MOTO = "5.2.1"
 """The version that the rig is written for."""
@@ -26,6 +27,14 @@ MOTO = "5.2.1"
 
 class UnknownFunction(LookupError):
     """There is no such function or version; the message is Lambda's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zip:
+    """A deployed zip, and the hash by which it is known."""
+
+    sha: str
+    content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Function:
     variables
         Its environment variables.
     code, layers
-        Zips; the layers in the order in which they are unpacked.
+        The layers are in the order in which they are unpacked.
     reserved
         Reserved concurrency, -1 for none.
     retries, max_age
@@ -48,15 +57,15 @@ class Function:
     arn: str
     region: str
     version: str
+    created: str
     handler: str
     runtime: str
     package: str
     memory_mb: int
     timeout: float
     variables: tuple[tuple[str, str], ...]
-    code: bytes = field(repr=False)
-    code_sha: str
-    layers: tuple[tuple[str, bytes], ...] = field(repr=False)
+    code: Zip
+    layers: tuple[Zip, ...]
     reserved: int
     retries: int
     max_age: float
@@ -64,11 +73,12 @@ class Function:
     @property
     def key(self) -> tuple[Any, ...]:
         """Everything that a running environment depends on: when it changes, environments are new."""
-        layers = tuple(arn for arn, _ in self.layers)
+        layers = tuple(layer.sha for layer in self.layers)
         return (
             self.arn,
             self.version,
-            self.code_sha,
+            self.created,
+            self.code.sha,
             self.handler,
             self.runtime,
             self.memory_mb,
@@ -133,23 +143,23 @@ def _facts(function: Any, backend: Any) -> Function:
         arn=function.function_arn,
         region=function.region,
         version=str(function.version),
+        created=function.last_modified,
         handler=function.handler or "",
         runtime=function.run_time or "",
         package=function.package_type,
         memory_mb=int(function.memory_size),
         timeout=float(function.timeout),
         variables=tuple(sorted((k, str(v)) for k, v in (function.environment_vars or {}).items())),
-        code=function.code_bytes if function.package_type == "Zip" else b"",
-        code_sha=function.code_sha_256,
-        layers=tuple((layer.arn, layer.code_bytes) for layer in layers),
+        code=Zip(function.code_sha_256, function.code_bytes if function.package_type == "Zip" else b""),
+        layers=tuple(Zip(layer.code_sha_256, layer.code_bytes) for layer in layers),
         reserved=-1 if function.reserved_concurrency is None else int(function.reserved_concurrency),
         retries=int(config.get("MaximumRetryAttempts", 2)),
         max_age=float(config.get("MaximumEventAgeInSeconds", 21600)),
     )
 
 
-def check() -> None:
-    """Make sure that moto is what this file was written for.
+def prepare() -> None:
+    """Make sure that moto is what this package was written for, and complete its CloudFormation.
 
     Raises
     ------
@@ -159,6 +169,7 @@ def check() -> None:
     found = "none"
     try:
         found = importlib.metadata.version("moto")
+        cloudformation.complete()
         _read_a_function()
     except (ImportError, AttributeError, KeyError, TypeError) as error:
         raise ConfigError(
@@ -186,7 +197,7 @@ def _read_a_function() -> None:
     probe.event_invoke_config.append(EventInvokeConfig(probe.function_arn, "", {"MaximumRetryAttempts": 0}))
     layer = make_layer({"LayerName": "probe", "Content": code}, *place)
     for thing, name in (
-        (layer, "arn"),
+        (layer, "code_sha_256"),
         (layer, "code_bytes"),
         (UnknownFunctionException("arn"), "message"),
         *((LogsBackend, name) for name in ("ensure_log_group", "ensure_log_stream", "put_log_events")),

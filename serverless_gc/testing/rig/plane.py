@@ -122,7 +122,7 @@ class Plane:
             }
             for pool_name, pool in self._pools.items()
             for environment, lease in pool.leases.items()
-            if not environment.ended
+            if environment.usable
         ]
 
     def kill(self, function: str = "") -> int:

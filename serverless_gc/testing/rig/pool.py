@@ -75,7 +75,7 @@ class Pool:
         finally:
             lease.cold = False
             current = self._current.get(lease.version) == lease.key
-            if lease.reuse and current and not lease.environment.ended:
+            if lease.reuse and current and lease.environment.usable:
                 self._idle.append(lease)
             else:
                 await self._close(lease.environment)
@@ -90,7 +90,7 @@ class Pool:
 
     def kill(self) -> int:
         """Kill the processes of all environments; returns their number."""
-        living = [environment for environment in self.all if environment.pid and not environment.ended]
+        living = [environment for environment in self.all if environment.pid and environment.usable]
         for environment in living:
             environment.kill()
         return len(living)

@@ -21,8 +21,7 @@ from serverless_gc.testing.rig.settings import Settings
 __all__ = ["main"]
 
 
-async def _serve(settings: Settings, root: Path) -> None:
-    interpreter = Interpreter.prepare(settings.python, root / "runtime")
+async def _serve(settings: Settings, root: Path, interpreter: Interpreter) -> None:
     moto_port, end_moto = moto_seam.serve()
     account = moto_seam.Account()
     log = Logs(account.write_log)
@@ -51,8 +50,9 @@ def main() -> int:
     logging.disable(logging.WARNING)
     root = Path(tempfile.mkdtemp(prefix="serverless-gc-rig-"))
     try:
-        moto_seam.check()
-        asyncio.run(_serve(settings, root))
+        interpreter = Interpreter.prepare(settings.python, root / "runtime")
+        moto_seam.prepare()
+        asyncio.run(_serve(settings, root, interpreter))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

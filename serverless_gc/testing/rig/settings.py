@@ -57,7 +57,7 @@ class Settings:
             **{name: getattr(self, name) for name in self.__slots__ if name not in {"limits", "faults", "inject"}},
             "limits": asdict(self.limits),
             "faults": {function: steps_to_json(steps) for function, steps in self.faults.items()},
-            "inject": [[type(item).__name__, asdict(item)] for item in self.inject],
+            "inject": [[type(item).__name__, _given(item)] for item in self.inject],
         }
         return json.dumps(content, default=list) + "\n"  # a selection of slots may be a set
 
@@ -91,13 +91,14 @@ def steps_from_json(content: Mapping[str, Any]) -> dict[int, Step]:
     return {int(number): Step(**fields) for number, fields in content.items()}
 
 
+def _given(item: Injection) -> dict[str, Any]:
+    """Return the fields that are not as by default."""
+    plain = type(item)()
+    return {name: value for name in item.__slots__ if (value := getattr(item, name)) != getattr(plain, name)}
+
+
 def _check_injection(item: Injection) -> None:
-    if not isinstance(item, Faults):
-        return
-    plain = Faults()
-    unusable = [
-        name for name in Faults.__slots__ if name not in _USABLE_FAULTS and getattr(item, name) != getattr(plain, name)
-    ]
+    unusable = sorted(_given(item).keys() - set(_USABLE_FAULTS)) if isinstance(item, Faults) else ()
     if unusable:
         raise InputError(
             f"the rig injects {', '.join(_USABLE_FAULTS[:-1])} of Faults, not {', '.join(unusable)}: "

@@ -1,5 +1,8 @@
 """The rig as a process: side by side, nothing left behind, and clear words when it cannot start."""
 
+import contextlib
+import http.client
+import json
 import os
 import signal
 import socket
@@ -15,7 +18,7 @@ from rig_functions import Sdk, make_zip
 from serverless_gc.errors import ConfigError, InputError
 from serverless_gc.inject import Faults, Stragglers
 from serverless_gc.invoke.envelope import encode_request
-from serverless_gc.testing.lambda_endpoint import Step
+from serverless_gc.testing.lambda_endpoint import ECHO, LambdaEndpoint, Step
 from serverless_gc.testing.rig import Admin, Rig, moto_seam
 from serverless_gc.testing.rig.faults import Plan
 from serverless_gc.testing.rig.settings import Settings
@@ -164,6 +167,23 @@ def test_an_interpreter_without_the_runtime_client_is_told_apart(tmp_path):
         pass
     with pytest.raises(ConfigError, match="does not run"), Rig(python=str(tmp_path / "absent")):
         pass
+
+
+def test_a_port_that_is_taken_is_told(rig):
+    with pytest.raises(ConfigError, match=r"did not start.*in use"), Rig(port=urlsplit(rig.url).port):
+        pass
+
+
+def test_the_thin_endpoint_knows_the_same_steps():
+    """`LambdaEndpoint`, which runs no zips, answers a kill in the same shape."""
+    with (
+        LambdaEndpoint({"f": ECHO}, script=[Step(action="kill")]) as endpoint,
+        contextlib.closing(http.client.HTTPConnection(urlsplit(endpoint.url).netloc)) as connection,
+    ):
+        connection.request("POST", "/2015-03-31/functions/f/invocations", b"{}", {"Authorization": "any"})
+        answer = connection.getresponse()
+        assert answer.headers["X-Amz-Function-Error"] == "Unhandled"
+        assert json.loads(answer.read())["errorMessage"].endswith("Runtime exited with error: signal: killed")
 
 
 @pytest.mark.parametrize(

@@ -206,8 +206,11 @@ def test_account_concurrency_less_what_is_reserved(strict_rig):
     with strict_rig.activated(), Sdk() as sdk:
         sdk.deploy("reserving")
         sdk.deploy("other")
+        sdk.functions.put_function_concurrency(FunctionName="reserving", ReservedConcurrentExecutions=2)
+        with ThreadPoolExecutor(2) as pool:  # the two that are reserved are not the one that is left
+            at_once = [pool.submit(sdk.invoke, name, {"act": "sleep", "seconds": 1}) for name in ("reserving", "other")]
+            assert [answer.result().status for answer in at_once] == [200, 200]
         sdk.functions.put_function_concurrency(FunctionName="reserving", ReservedConcurrentExecutions=3)
-        assert sdk.invoke("reserving").status == 200
         _, _, answer = refusal(sdk.functions, "other")
         assert answer["Reason"] == "ConcurrentInvocationLimitExceeded"
         sdk.functions.delete_function_concurrency(FunctionName="reserving")
@@ -280,6 +283,16 @@ def test_a_function_made_anew_has_new_environments(function, client, sdk):
     sdk.deploy(function)
     after = sdk.invoke(function).value
     assert (after["calls"], after["pid"] == before["pid"]) == (1, False)
+
+
+@pytest.mark.parametrize("step", [Step(delay=60), Step(action="hang")])
+def test_delays_count_against_the_timeout(function, client, on_rig, sdk, step):
+    client.update_function_configuration(FunctionName=function, Timeout=1)
+    on_rig.admin.set_faults(function, {1: step})
+    failed = sdk.invoke(function)
+    assert failed.value["errorType"] == "Sandbox.Timedout"
+    assert failed.value["errorMessage"].endswith("Error: Task timed out after 1.00 seconds")
+    assert sdk.invoke(function).value["calls"] == 1
 
 
 def test_killed_environments_are_replaced(function, on_rig, sdk):

@@ -213,12 +213,13 @@ class Rig:
         return Admin(self.url)
 
     def environment(self) -> dict[str, str]:
-        """Return the standard variables by which AWS clients find the rig, and nothing of the user's account."""
+        """Return the standard variables by which AWS clients find the rig, and nothing of the user's own."""
         return {
             **MOTO_ENVIRONMENT,
             "AWS_ENDPOINT_URL": self.url,
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "SERVERLESS_GC_CONFIG": os.devnull,
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }

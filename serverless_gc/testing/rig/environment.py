@@ -18,7 +18,7 @@ from serverless_gc.testing.rig import memory
 from serverless_gc.testing.rig.runtime_api import RuntimeApi, Send
 from serverless_gc.testing.rig.settings import Memory
 
-__all__ = ["Environment", "Invocation", "Outcome", "Process"]
+__all__ = ["Environment", "Invocation", "Outcome", "Process", "timed_out"]
 
 R = TypeVar("R")
 
@@ -44,6 +44,7 @@ class Invocation:
     request_id: str
     body: bytes
     arn: str
+    timeout: float
     client_context: str = ""
 
 
@@ -145,15 +146,15 @@ class Environment:
         self._ready = asyncio.get_running_loop().create_future()
         return await self._ready is None
 
-    async def run(self, invocation: Invocation, timeout: float, *, kill_after: float | None = None) -> Outcome:
+    async def run(self, invocation: Invocation, left: float, *, kill_after: float | None = None) -> Outcome:
         """Hand an event over and wait for what comes of it, whatever it is.
 
         Parameters
         ----------
         invocation
             The event; the environment is `ready` and has no other.
-        timeout
-            Seconds that it may take; afterwards the process is killed.
+        left
+            Seconds of its time-out that are left; afterwards the process is killed.
         kill_after
             Seconds after which the process is killed for no reason at all.
         """
@@ -162,12 +163,12 @@ class Environment:
         self._request_id = invocation.request_id
         self.invocations += 1
         send, self._send = self._send, None
-        timers = [loop.call_later(timeout, self._time_out, timeout)]
+        timers = [loop.call_later(left, self._time_out, invocation)]
         if kill_after is not None:
             timers.append(loop.call_later(kill_after, self.kill))
         try:
             if send is not None:
-                send(invocation.body, _event_headers(invocation, timeout))
+                send(invocation.body, _event_headers(invocation, left))
             return await self._outcome
         finally:
             for timer in timers:
@@ -237,9 +238,8 @@ class Environment:
             out: Callable[[], None] = lambda: self.kill("Runtime.OutOfMemory")  # noqa: E731 - an argument with a name
             self._tasks.append(asyncio.create_task(memory.kill_above(self.pid, self._plan.memory_mb, out)))
 
-    def _time_out(self, timeout: float) -> None:
-        message = f"RequestId: {self._request_id} Error: Task timed out after {timeout:.2f} seconds"
-        _resolve(self._outcome, Outcome.failure("Sandbox.Timedout", message))
+    def _time_out(self, invocation: Invocation) -> None:
+        _resolve(self._outcome, timed_out(invocation))
         self.kill()
 
     async def _await_end(self, process: asyncio.subprocess.Process) -> None:
@@ -261,12 +261,18 @@ class Environment:
             asyncio.get_running_loop().remove_reader(self._output)  # the last writer has ended
 
 
-def _event_headers(invocation: Invocation, timeout: float) -> dict[str, str]:
+def timed_out(invocation: Invocation) -> Outcome:
+    """Make the outcome of an invocation that took too long."""
+    message = f"RequestId: {invocation.request_id} Error: Task timed out after {invocation.timeout:.2f} seconds"
+    return Outcome.failure("Sandbox.Timedout", message)
+
+
+def _event_headers(invocation: Invocation, left: float) -> dict[str, str]:
     trace = f"Root=1-{int(time.time()):08x}-{invocation.request_id.replace('-', '')[:24]};Sampled=0"
     headers = {
         "Content-Type": "application/json",
         "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
-        "Lambda-Runtime-Deadline-Ms": str(int(1000 * (time.time() + timeout))),
+        "Lambda-Runtime-Deadline-Ms": str(int(1000 * (time.time() + left))),
         "Lambda-Runtime-Invoked-Function-Arn": invocation.arn,
         "Lambda-Runtime-Trace-Id": trace,
     }

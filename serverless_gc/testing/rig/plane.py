@@ -14,7 +14,7 @@ from typing import Any
 
 from serverless_gc.testing.rig import logs
 from serverless_gc.testing.rig.code import Unrunnable
-from serverless_gc.testing.rig.environment import Invocation, Outcome
+from serverless_gc.testing.rig.environment import Invocation, Outcome, timed_out
 from serverless_gc.testing.rig.faults import Doing, Plan
 from serverless_gc.testing.rig.launch import Launcher
 from serverless_gc.testing.rig.moto_seam import Account, Function, UnknownFunction
@@ -26,6 +26,7 @@ __all__ = ["Answer", "Plane", "Request", "decode_context"]
 _ENDS_ENVIRONMENT = frozenset(
     {"Sandbox.Timedout", "Runtime.ExitError", "Runtime.OutOfMemory", "Function.ResponseSizeTooLarge"}
 )
+_UNHANDLED = {"X-Amz-Function-Error": "Unhandled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Answer:
     @property
     def succeeded(self) -> bool:
         """Whether the function ran and returned."""
-        return self.status == 200 and "X-Amz-Function-Error" not in self.headers
+        return self.status == 200 and not self.cut and "X-Amz-Function-Error" not in self.headers
 
 
 class Plane:
@@ -165,22 +166,23 @@ class Plane:
             self._count(function, "throttles")
             return _refusal(429, "TooManyRequestsException", "Rate Exceeded.", Reason=reason)
         place = _place(function)
-        self._running[place] += 1
+        taken = [place] if function.reserved >= 0 else [place, function.region]
+        self._running.update(taken)
         count = self._counts(function)
         count["peak"] = max(count["peak"], self._running[place])
         try:
             return await self._act(function, doing, request, body)
         finally:
-            self._running[place] -= 1
+            self._running.subtract(taken)
 
     def _full(self, function: Function) -> str:
         """Return Lambda's reason for refusing an invocation, empty if there is room."""
         if function.reserved >= 0:
             full = self._running[_place(function)] >= function.reserved
             return "ReservedFunctionConcurrentInvocationLimitExceeded" if full else ""
-        # What others have reserved is theirs, used or not; here all functions that run share the rest.
-        free = self._settings.concurrency - self._account.reserved(function.region)
-        return "ConcurrentInvocationLimitExceeded" if self._running.total() >= free else ""
+        # What others have reserved is theirs, used or not; functions without a reservation share the rest.
+        shared = self._settings.concurrency - self._account.reserved(function.region)
+        return "ConcurrentInvocationLimitExceeded" if self._running[function.region] >= shared else ""
 
     async def _act(self, function: Function, doing: Doing, request: Request, body: bytes) -> Answer:
         step, request_id = doing.step, str(uuid.uuid4())
@@ -192,10 +194,10 @@ class Plane:
         if step.action == "break":
             await asyncio.sleep(step.delay)
             return Answer(cut=True)
+        invocation = Invocation(request_id, body, function.arn, function.timeout, request.client_context)
         if step.action == "hang":
             await asyncio.sleep(function.timeout)
-            return Answer(cut=True)
-        invocation = Invocation(request_id, body, function.arn, request.client_context)
+            return Answer(200, timed_out(invocation).body, {**_headers(request_id), **_UNHANDLED})
         try:
             async with self._pool(function).lease(function) as lease:
                 outcome, text = await self._run(function, doing, invocation, lease)
@@ -211,7 +213,7 @@ class Plane:
             return Answer(cut=True)
         headers = {**_headers(request_id), "X-Amz-Executed-Version": function.version}
         if outcome.error:
-            headers["X-Amz-Function-Error"] = "Unhandled"
+            headers.update(_UNHANDLED)
         if request.tail:
             headers["X-Amz-Log-Result"] = logs.tail(text)
         return Answer(200, outcome.body, headers)
@@ -233,7 +235,8 @@ class Plane:
         left = max(0.0, function.timeout - (time.perf_counter() - begin))
         outcome = await environment.run(invocation, left, kill_after=kill_after)
         if doing.stretch > 1:
-            await asyncio.sleep((doing.stretch - 1) * (time.perf_counter() - begin - step.delay))
+            ran = time.perf_counter() - begin - step.delay
+            await asyncio.sleep(min((doing.stretch - 1) * ran, max(0.0, left - ran)))
         seconds = time.perf_counter() - begin
         lease.reuse = outcome.error not in _ENDS_ENVIRONMENT
         used = environment.peak_mb()

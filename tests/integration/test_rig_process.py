@@ -68,7 +68,7 @@ def test_two_rigs_share_nothing_and_leave_nothing(own_temporary):
     assert list(own_temporary.iterdir()) == []
 
 
-def test_a_rig_that_is_killed_takes_its_functions_along(wait_until):
+def test_a_rig_that_is_killed_takes_its_functions_along(wait_until, own_temporary):
     with Rig() as rig, rig.activated(), Sdk() as sdk:
         sdk.deploy("idle")
         sdk.invoke("idle")
@@ -79,6 +79,7 @@ def test_a_rig_that_is_killed_takes_its_functions_along(wait_until):
         assert len(pids) == 2
         os.kill(rig._process.pid, signal.SIGKILL)
         wait_until(lambda: not any(alive(pid) for pid in pids))
+    assert list(own_temporary.iterdir()) == []
 
 
 OWNER = """

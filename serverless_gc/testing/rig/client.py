@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -192,7 +194,7 @@ class Rig:
             port=port,
         )
         self._process: subprocess.Popen[str] | None = None
-        self._url = ""
+        self._url = self._folder = ""
 
     @property
     def url(self) -> str:
@@ -235,26 +237,29 @@ class Rig:
             yield
 
     def __enter__(self) -> Self:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "serverless_gc.testing.rig.server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONWARNINGS": "ignore"},
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches the rig through its owner alone
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        # The settings are one line; the stream stays open, and its end, whatever the reason, ends the rig.
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(self._settings.to_line())
-            process.stdin.flush()
-        port = process.stdout.readline().strip()
-        if not port:
-            _, errors = process.communicate()
-            raise ConfigError(f"the rig did not start: {errors.strip()}")
-        self._process = process
+        self._folder = tempfile.mkdtemp(prefix="serverless-gc-rig-")
+        with tempfile.TemporaryFile("w+") as errors:  # a pipe would fill up
+            process = subprocess.Popen(  # noqa: S603 - our own module, our own interpreter
+                [sys.executable, "-m", "serverless_gc.testing.rig.server", self._folder],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONWARNINGS": "ignore"},
+                text=True,
+                start_new_session=True,  # Ctrl-C reaches the rig through its owner alone
+            )
+            self._process = process
+            assert process.stdin is not None
+            assert process.stdout is not None
+            # The settings are one line; the stream stays open, and its end, whatever the reason, ends the rig.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(self._settings.to_line())
+                process.stdin.flush()
+            port = process.stdout.readline().strip()
+            if not port:
+                self.close()
+                errors.seek(0)
+                raise ConfigError(f"the rig did not start: {errors.read().strip()}")
         self._url = f"http://127.0.0.1:{port}"
         return self
 
@@ -273,3 +278,4 @@ class Rig:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)

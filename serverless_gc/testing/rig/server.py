@@ -1,12 +1,15 @@
-"""The rig's process: reads its settings from one line, tells its port in another, serves until its input ends."""
+"""The rig's process: reads its settings from one line, tells its port in another, serves until its input ends.
+
+Its folder is removed by the process and, should that be killed, by its owner.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from serverless_gc.errors import ConfigError
@@ -35,6 +38,7 @@ async def _serve(settings: Settings, root: Path, interpreter: Interpreter) -> No
         launcher.url = f"http://127.0.0.1:{port}"
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads what moto may print
         ended = asyncio.Event()
         loop.add_reader(sys.stdin.fileno(), ended.set)
         await ended.wait()
@@ -45,10 +49,13 @@ async def _serve(settings: Settings, root: Path, interpreter: Interpreter) -> No
 
 
 def main() -> int:
-    """Serve; the exit status is 1 if that was not possible, and standard error says why in one line."""
+    """Serve, with a folder for files as the argument.
+
+    The exit status is 1 if that was not possible, and standard error says why in one line.
+    """
     settings = Settings.from_line(sys.stdin.readline())
+    root = Path(sys.argv[1])
     logging.disable(logging.WARNING)
-    root = Path(tempfile.mkdtemp(prefix="serverless-gc-rig-"))
     try:
         interpreter = Interpreter.prepare(settings.python, root / "runtime")
         moto_seam.prepare()

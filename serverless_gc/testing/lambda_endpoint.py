@@ -39,7 +39,7 @@ class Step:
     ----------
     action
         ``"run"`` the function; answer with the canned ``reply``; ``"hang"``: never answer; ``"break"``: close the
-        connection without an answer; ``"lose"``: run the function, then close the connection.
+        connection without an answer; ``"lose"``: run the function, then close the connection; ``"kill"`` its process.
     delay
         Seconds of service time before the action, within the function's timeout.
     status, headers, body
@@ -48,7 +48,7 @@ class Step:
         How many requests to treat so; 0 for all further ones.
     """
 
-    action: Literal["run", "reply", "hang", "break", "lose"] = "run"
+    action: Literal["run", "reply", "hang", "break", "lose", "kill"] = "run"
     delay: float = 0.0
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)

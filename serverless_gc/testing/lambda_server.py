@@ -110,6 +110,9 @@ class Plane:
                 await asyncio.sleep(step.delay)
                 if step.action == "hang":
                     await asyncio.Event().wait()
+                if step.action == "kill":
+                    text = f"RequestId: {uuid.uuid4()} Error: Runtime exited with error: signal: killed"
+                    return _function_error({"errorType": "Runtime.ExitError", "errorMessage": text})
                 if step.action == "reply":
                     return web.Response(
                         status=step.status, headers={**_headers(), **step.headers}, body=step.body.encode()

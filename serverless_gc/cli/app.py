@@ -13,6 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 import serverless_gc
+from serverless_gc.cli.clean import clean, destroy
+from serverless_gc.cli.deploy import deploy
+from serverless_gc.cli.doctor import doctor, status
+from serverless_gc.cli.settings import config_app
 
 __all__ = ["app"]
 
@@ -28,6 +32,14 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(serverless_gc.__version__)
         raise typer.Exit
+
+
+app.command()(deploy)
+app.command()(doctor)
+app.command()(status)
+app.command()(clean)
+app.command()(destroy)
+app.add_typer(config_app, name="config")
 
 
 @app.callback()

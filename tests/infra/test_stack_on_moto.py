@@ -1,5 +1,7 @@
 """The stack's life by the command line: created, left alone, updated, deleted, over HTTP."""
 
+import json
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -174,3 +176,17 @@ def test_status_counts_objects_by_run(cloud, make_zip):
     runs = sorted(line.split()[:2] for line in said.splitlines() if line.startswith("     "))
     assert runs == [["aaa", "2"], ["bbb", "3"]]
     assert "just now" in said
+
+
+def test_a_key_of_the_stacks_own_comes_with_the_rights_to_use_it(cloud, make_zip):
+    cloud.run("deploy", "--zip", str(make_zip()), "--kms-key", "create")
+    (key,) = cloud.client("kms").list_keys()["Keys"]
+    s3, iam = cloud.client("s3"), cloud.client("iam")
+    (rule,) = s3.get_bucket_encryption(Bucket=outputs(cloud)["Bucket"])["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key["KeyArn"]}
+    (role,) = iam.list_roles()["Roles"]
+    (statement,) = iam.get_role_policy(RoleName=role["RoleName"], PolicyName="key")["PolicyDocument"]["Statement"]
+    assert statement["Resource"] == key["KeyArn"]
+    policy = cloud.client("kms").get_key_policy(KeyId=key["KeyId"], PolicyName="default")["Policy"]
+    policy = json.loads(policy) if isinstance(policy, str) else policy  # moto keeps what CloudFormation parsed
+    assert {s["Sid"] for s in policy["Statement"]} == {"AccountAdministersKey", "AccountUsesKeyThroughS3"}

@@ -126,6 +126,23 @@ def test_a_second_plan_finds_nothing_to_do_and_a_change_is_found(terraform):
     assert terraform.plan("-var=memory=3008") == 2
 
 
+def test_a_key_and_a_vpc_bring_what_the_stack_brings(terraform):
+    vpc = 'vpc={id="vpc-1",subnets=["subnet-1"],route_tables=["rtb-1"]}'
+    flags = ["-input=false", "-no-color", "-var=kms_key=create", f"-var={vpc}"]
+    said = terraform.run("plan", *flags, *terraform.variables).stdout
+    wanted = {
+        "aws_kms_key.this[0]",
+        "aws_iam_role_policy.key[0]",
+        "aws_iam_role_policy.network[0]",
+        "aws_iam_role_policy_attachment.vpc[0]",
+        "aws_security_group.this[0]",
+        "aws_vpc_endpoint.s3[0]",
+    }
+    for resource in wanted:
+        assert f"module.worker.{resource} will be created" in said
+    assert "6 to add" in said
+
+
 def test_the_bucket_is_the_same(terraform, outputs, stack):
     s3, bucket = terraform.client("s3"), outputs["bucket"]
     wanted = stack["Bucket"]["Properties"]

@@ -14,6 +14,20 @@ variable "memory" {
   default = 1769
 }
 
+variable "kms_key" {
+  type    = string
+  default = "none"
+}
+
+variable "vpc" {
+  type = object({
+    id           = string
+    subnets      = list(string)
+    route_tables = list(string)
+  })
+  default = null
+}
+
 provider "aws" {
   region                      = "us-east-1"
   s3_use_path_style           = var.endpoint != ""
@@ -23,6 +37,7 @@ provider "aws" {
   dynamic "endpoints" {
     for_each = var.endpoint == "" ? [] : [var.endpoint]
     content {
+      ec2    = endpoints.value
       iam    = endpoints.value
       kms    = endpoints.value
       lambda = endpoints.value
@@ -34,9 +49,11 @@ provider "aws" {
 }
 
 module "worker" {
-  source = "../../../infra/terraform"
-  zip    = var.zip
-  memory = var.memory
+  source  = "../../../infra/terraform"
+  zip     = var.zip
+  memory  = var.memory
+  kms_key = var.kms_key
+  vpc     = var.vpc
 }
 
 output "all" {

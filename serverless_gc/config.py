@@ -6,7 +6,9 @@ setting ``x`` can be given as the environment variable ``SERVERLESS_GC_X``. Noth
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Any
 
 from serverless_gc.errors import ConfigError
 
-__all__ = ["DEFAULTS", "Setting", "config_path", "read_settings", "resolve"]
+__all__ = ["DEFAULTS", "Setting", "config_path", "read_settings", "resolve", "write_settings"]
 
 DEFAULTS: dict[str, Any] = {
     "backend": "local",
@@ -80,6 +82,60 @@ def resolve(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -
         if value is not None:
             settings[name] = Setting(value, "argument")
     return settings
+
+
+def write_settings(values: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+    """Put settings into the file, or take those that are None out of it; its other lines and comments stay.
+
+    Parameters
+    ----------
+    values
+        Name to value.
+    environ
+        Names the file, as for `config_path`.
+
+    Returns
+    -------
+    Path
+        The file. It is replaced as a whole: a reader sees the old or the new one.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is unknown, the file is not TOML, or it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "config.toml"
+    >>> write_settings({"bucket": "scratch", "deadline": 60.0}, {"SERVERLESS_GC_CONFIG": str(file)}) == file
+    True
+    >>> print(file.read_text(), end="")
+    bucket = "scratch"
+    deadline = 60.0
+    """
+    for name in values:
+        if name not in DEFAULTS:
+            raise ConfigError(f"unknown setting {name!r}; known are {', '.join(sorted(DEFAULTS))}")
+    read_settings({**environ})  # a file that is wrong already is reported, not rewritten
+    path = config_path(environ)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for name, value in values.items():
+        places = [i for i, line in enumerate(lines) if re.match(rf"\s*{name}\s*=", line)]
+        if value is None:
+            lines = [line for i, line in enumerate(lines) if i not in places]
+        elif places:
+            lines[places[0]] = f"{name} = {json.dumps(value)}"
+        else:
+            lines.append(f"{name} = {json.dumps(value)}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as exc:
+        raise ConfigError(f"cannot write the settings file: {exc}. SERVERLESS_GC_CONFIG names another") from exc
+    return path
 
 
 def _typed(name: str, value: Any, origin: str) -> Any:

@@ -29,6 +29,7 @@ from serverless_gc.pipeline import Resources
 from serverless_gc.policies import Deadline, UntilDecodable
 from serverless_gc.prepare import check_option, check_seconds, check_targets, choose_code
 from serverless_gc.store.base import Store
+from serverless_gc.store.region import check_region
 from serverless_gc.types import StragglerModel, WaitPolicy
 
 __all__ = ["Session", "current_session", "default_session"]
@@ -224,6 +225,7 @@ class Session:
     async def _open(self) -> Resources:
         run = uuid.uuid4().hex[:12]
         backend = self._backend
+        await check_region(backend.store.url)
         await backend.invoker.open()
         return Resources(
             run=run,

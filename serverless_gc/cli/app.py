@@ -14,6 +14,10 @@ from rich.table import Table
 
 import serverless_gc
 from serverless_gc.cli.build import build
+from serverless_gc.cli.clean import clean, destroy
+from serverless_gc.cli.deploy import deploy
+from serverless_gc.cli.doctor import doctor, status
+from serverless_gc.cli.settings import config_app
 
 __all__ = ["app"]
 
@@ -32,6 +36,12 @@ def _print_version(wanted: bool) -> None:
 
 
 app.command()(build)
+app.command()(deploy)
+app.command()(doctor)
+app.command()(status)
+app.command()(clean)
+app.command()(destroy)
+app.add_typer(config_app, name="config")
 
 
 @app.callback()

@@ -119,6 +119,10 @@ def write_settings(values: Mapping[str, Any], environ: Mapping[str, str] = os.en
             raise ConfigError(f"unknown setting {name!r}; known are {', '.join(sorted(DEFAULTS))}")
     read_settings({**environ})  # a file that is wrong already is reported, not rewritten
     path = config_path(environ)
+    if path.exists() and not path.is_file():  # a device such as /dev/null must not be replaced by a file
+        raise ConfigError(
+            f"{path} is no regular file, settings are not written to it; name one in SERVERLESS_GC_CONFIG"
+        )
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for name, value in values.items():
         places = [i for i, line in enumerate(lines) if re.match(rf"\s*{name}\s*=", line)]

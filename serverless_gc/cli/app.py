@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from serverless_gc.cli.clean import clean, destroy
 from serverless_gc.cli.deploy import deploy
 from serverless_gc.cli.doctor import doctor, status
 from serverless_gc.cli.settings import config_app
+from serverless_gc.errors import InputError
 
 __all__ = ["app"]
 
@@ -64,12 +66,16 @@ def demo(
     rows: Annotated[int | None, typer.Option(min=100, help="Use only so many flights, spread over the year.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline of a polar round into this file.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the stragglers.")] = 0,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="With --backend aws: on an emulated account of this machine.")
+    ] = False,
 ) -> None:
     """Train a logistic regression on real flights by five ways of dealing with stragglers, and compare them."""
     from tqdm.auto import tqdm
 
     from serverless_gc.cli.demo import METHODS, save_timeline, train
     from serverless_gc.cli.flights import load_flights
+    from serverless_gc.cli.offline import offline_account
     from serverless_gc.inject import Stragglers
 
     console = Console()
@@ -85,7 +91,10 @@ def demo(
     )
     inject = [Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed, base=service)]
     runs = []
-    with tqdm(total=iterations * len(METHODS), unit="gradient", disable=not sys.stderr.isatty()) as bar:
+    if offline and backend != "aws":
+        raise InputError("--offline emulates the account of --backend aws: give both")
+    account = offline_account() if offline else contextlib.nullcontext()
+    with account, tqdm(total=iterations * len(METHODS), unit="gradient", disable=not sys.stderr.isatty()) as bar:
         for method in METHODS:
             bar.set_description(method.title)
             runs.append(

@@ -102,6 +102,7 @@ def deploy(
         if dry_run:
             console.print("Nothing was changed.")
             return
+        write_settings({})  # a file that cannot be written is reported now, not after the stack is made
         outputs = realize(aws, plan, template, code, report=lambda event: show_event(console, event))
         path = write_settings({name: outputs[name.capitalize()] for name in ("bucket", "prefix", "function", "region")})
     _report(console, outputs, path, changed=bool(plan.changes))

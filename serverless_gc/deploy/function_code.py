@@ -11,6 +11,7 @@ from typing import Protocol
 
 from serverless_gc.deploy.clients import Aws, code_of, explained
 from serverless_gc.errors import ConfigError, InputError
+from serverless_gc.limits import DEFAULT_LIMITS
 
 __all__ = ["DIRECT_BYTES", "HANDLER", "Package", "Zip", "current_hash", "megabytes", "upload_code"]
 

@@ -1,5 +1,8 @@
 """Writing settings: what is there stays, what is wrong is refused, and what was written is read."""
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,3 +54,13 @@ def test_a_file_that_cannot_be_written_is_a_readable_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="SERVERLESS_GC_CONFIG names another"):
         write_settings({"bucket": "b"}, at(tmp_path / "file" / "config.toml"))
+
+
+def test_a_device_is_refused_and_stays_a_device(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (str(pipe), os.devnull):
+        with pytest.raises(ConfigError, match="no regular file"):
+            write_settings({"bucket": "b"}, {"SERVERLESS_GC_CONFIG": path})
+    assert pipe.is_fifo()
+    assert Path(os.devnull).is_char_device()

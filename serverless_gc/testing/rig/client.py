@@ -12,6 +12,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from unittest import mock
@@ -221,7 +222,7 @@ class Rig:
             "AWS_ENDPOINT_URL": self.url,
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "SERVERLESS_GC_CONFIG": os.devnull,
+            "SERVERLESS_GC_CONFIG": str(Path(self._folder) / "config.toml"),
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }

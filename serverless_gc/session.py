@@ -337,7 +337,7 @@ def default_session(backend: str | None) -> Session:
     """Return the session that calls without one share, one per backend; closed at exit."""
     name = config.resolve({"backend": backend})["backend"].value
     session = _DEFAULTS.get(name)
-    if session is None:
+    if session is None or session._closed:
         session = _DEFAULTS[name] = Session(name)
         atexit.register(session.close)
     return session

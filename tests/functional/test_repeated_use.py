@@ -123,3 +123,10 @@ def test_calls_without_a_session_keep_the_last_few_data_sets_only():
     for seed in range(100, 100 + KEPT_DATA_SETS + 1):
         sgc.coded_gradient(*problem(seed))
     np.testing.assert_allclose(held.gradient(w), X.T @ (X @ w - y), rtol=1e-9)  # what somebody holds is not forgotten
+
+
+def test_calls_go_on_after_somebody_closed_their_session():
+    X, y, w = problem()
+    sgc.coded_gradient(X, y, w)
+    default_session("local").close()
+    np.testing.assert_allclose(sgc.coded_gradient(X, y, w), X.T @ (X @ w - y), rtol=1e-9)

@@ -242,6 +242,11 @@ class Session:
             progress=self._progress,
         )
 
+    @property
+    def closed(self) -> bool:
+        """Whether the session was closed."""
+        return self._closed
+
     def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
         """Make the waiting policy of one round."""
         seconds = self.settings["deadline"] if deadline is None else check_seconds("deadline", deadline)
@@ -337,7 +342,7 @@ def default_session(backend: str | None) -> Session:
     """Return the session that calls without one share, one per backend; closed at exit."""
     name = config.resolve({"backend": backend})["backend"].value
     session = _DEFAULTS.get(name)
-    if session is None or session._closed:
+    if session is None or session.closed:
         session = _DEFAULTS[name] = Session(name)
         atexit.register(session.close)
     return session

@@ -34,6 +34,15 @@ class Limits:
         Largest object of one S3 PUT.
     delete_batch
         Most keys of one S3 ``DeleteObjects`` request.
+    multipart_bytes
+        Objects above it are written to S3 in parts and read by ranges, several at once. The S3 user guide ("Uploading
+        and copying objects using multipart upload", 2026-11) suggests parts from 100 MB on; below that the objects of
+        one round keep the network busy side by side.
+    part_bytes
+        Bytes of one part or range; S3 takes parts from 5 MiB on. "Performance design patterns for Amazon S3"
+        (2026-11) calls ranges of 8 or 16 MB typical, at 85 to 90 MB/s for each connection.
+    upload_parts
+        Most parts of one upload ("Amazon S3 multipart upload limits", 2026-11).
     """
 
     request_bytes: int = 6 * 2**20
@@ -42,9 +51,13 @@ class Limits:
     function_timeout: float = 900.0
     object_bytes: int = 5 * 2**30
     delete_batch: int = 1000
+    multipart_bytes: int = 100 * 10**6
+    part_bytes: int = 16 * 2**20
+    upload_parts: int = 10_000
 
     def __post_init__(self) -> None:
-        for name in ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "delete_batch"):
+        sizes = ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "multipart_bytes", "part_bytes")
+        for name in (*sizes, "delete_batch", "upload_parts"):
             if getattr(self, name) < 1:
                 raise InputError(f"limit {name} must be at least 1, got {getattr(self, name)}")
         if not self.function_timeout > 0:

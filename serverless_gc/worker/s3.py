@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from serverless_gc.wire.sigv4 import UNSIGNED_PAYLOAD, Credentials, Signer, encode_path
 from serverless_gc.worker.blobs import BlobError, BlobNotFound, Buffer, buffers
-from serverless_gc.worker.sigv4 import UNSIGNED_PAYLOAD, Credentials, Signer, encode_path
 
 __all__ = ["CONNECT_TIMEOUT", "READ_TIMEOUT", "S3Blobs", "open_s3"]
 

@@ -81,6 +81,7 @@ class Resources:
     progress: Progress | None = None
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
+    warmed: int = 0
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> None:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
@@ -179,6 +180,7 @@ async def product(
     blocks, certificate = rnd.collector.decode(consumed, res.tolerance, scale=terms)  # decode
     answer = matrix.partition.join(blocks)
     ended = time.perf_counter()
+    warmed, res.warmed = res.warmed, 0
 
     return answer, _report(
         rnd,
@@ -187,6 +189,7 @@ async def product(
         admitted=res.invoker.admitted,
         elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
+        warmed=warmed,
         **{name: after - before[name] for name, after in _service_counts(res).items()},
     )
 
@@ -308,6 +311,7 @@ def _report(
     admitted: int | None,
     elapsed: float,
     decode_seconds: float,
+    warmed: int,
     throttles: int,
     retries: int,
     slow_downs: int,
@@ -340,6 +344,7 @@ def _report(
         bytes_up=rnd.attempts.bytes_up,
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
+        warmed=warmed,
         spans=tuple(_spans(outcome.records, rnd.number)),
         decodable={rnd.number: outcome.t_close},
         notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.matrix.code.n_workers)))),

@@ -23,6 +23,7 @@ from serverless_gc.encode import as_source, scan
 from serverless_gc.errors import InputError, ServerlessGCError, StoreError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
+from serverless_gc.invoke.warm import HOLD, Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.pipeline import Resources
@@ -310,11 +311,46 @@ class Session:
             pair = self._encoded[key] = EncodedPair(self, source, chosen, name, np.dtype(dtype), scanned.fingerprint)
         self._encoded.move_to_end(key)
         await pair.matrix(0, scanned)
+        res = await self.resources()
+        res.chore(res.invoker.connect(chosen.n_workers))  # a round is coming
         if targets is not None:
             await pair.matrix(1, scanned)
         return CodedData(pair, targets)
 
     encode = background.blocking(encode_async)
+
+    @background.homed
+    async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:
+        """Open connections and start environments before work waits for them: ``n`` no-op invocations at once.
+
+        Lambda bills them; the report of the next call counts them as ``warmed``. On the other backends there is
+        nothing to warm but the workers' imports.
+
+        Parameters
+        ----------
+        n
+            How many; the number of workers of the code to come is a good one.
+        timeout
+            Seconds after which one is given up.
+
+        Returns
+        -------
+        Warmth
+            How many were answered, by how many environments, and what failed.
+
+        Raises
+        ------
+        InputError
+            If ``n`` is below 1 or above the invoker's concurrency.
+        ConfigError
+            If function or credentials are refused.
+        """
+        res = await self.resources()
+        warmth = await warm(res.invoker, n, timeout=timeout, hold=HOLD if self.backend == "aws" else 0.0)
+        res.warmed += warmth.asked
+        return warmth
+
+    warm = background.blocking(warm_async)
 
     async def keep(self, most: int) -> None:
         """Forget the data sets used longest ago, of those that nobody holds, until at most ``most`` are left."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from serverless_gc.wire.sigv4 import Credentials
@@ -37,20 +39,30 @@ class Identity:
         botocore.exceptions.BotoCoreError
             If there are none, or none can be had.
         """
-        from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
+        from botocore.exceptions import NoCredentialsError
 
         if self._credentials is None:
             raise NoCredentialsError
-        try:
+        with self._retrieval():
             found = await self._credentials.get_frozen_credentials()
-        except RuntimeError as error:  # botocore's word for "refreshed, and expired still"
-            raise CredentialRetrievalError(provider=self._method, error_msg=str(error)) from error
         return Credentials(found.access_key, found.secret_key, found.token or "")
 
     @property
     def _method(self) -> str:
         """How botocore came by the credentials."""
         return str(getattr(self._credentials, "method", "unknown"))
+
+    @contextmanager
+    def _retrieval(self) -> Iterator[None]:
+        """Give one class to whatever a source of credentials raises: a service's error, a process's, a login's."""
+        from botocore.exceptions import BotoCoreError, CredentialRetrievalError
+
+        try:
+            yield
+        except BotoCoreError:
+            raise
+        except Exception as error:
+            raise CredentialRetrievalError(provider=self._method, error_msg=str(error)) from error
 
     async def renew(self, refused: Credentials) -> bool:
         """Get other credentials in place of expired ones; False if there are none.
@@ -69,17 +81,14 @@ class Identity:
             return await self.frozen() != refused
 
     async def _renew(self) -> None:
-        from botocore.exceptions import CredentialRetrievalError
-
         # botocore has no public way to say that credentials were refused before their time.
         refresh = getattr(self._credentials, "_protected_refresh", None)
         if refresh is not None:
-            try:
+            with self._retrieval():
                 await refresh(is_mandatory=True)
-            except RuntimeError as error:
-                raise CredentialRetrievalError(provider=self._method, error_msg=str(error)) from error
         elif self._method != "explicit":
-            found = await self._session.get_component("credential_provider").load_credentials()
+            with self._retrieval():
+                found = await self._session.get_component("credential_provider").load_credentials()
             if found is not None:
                 fresh = await found.get_frozen_credentials()
                 # In place, because clients made from the session hold this object.

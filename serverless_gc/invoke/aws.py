@@ -13,6 +13,7 @@ from serverless_gc.invoke.aws_errors import Target, function_failed, refused, tr
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.envelope import check_request, decode_reply, encode_request
 from serverless_gc.invoke.transport import Answer, HttpTransport, SdkTransport, Transport
+from serverless_gc.invoke.warm import Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.types import Buffer, TaskSpec
 
@@ -206,13 +207,21 @@ class LambdaInvoker(Invoker):
         return answer
 
     async def connect(self, n: int) -> int:
-        """Open connections for ``n`` invocations at once, none being made; return how many are open.
+        """Open connections for ``n`` invocations at once, none being made; return how many were opened.
 
         The HTTP transport can do so. Unused connections close after some seconds, as AWS would close them.
         """
-        if self._transport is None:
-            raise InputError("the Lambda invoker is not open: call open() first")
-        return await self._transport.connect(n)
+        return 0 if self._transport is None else await self._transport.connect(n)
+
+    async def warm(self, n: int, *, timeout: float = 60.0) -> Warmth:
+        """Open connections and start environments: ``n`` no-op invocations at once. Lambda bills them.
+
+        Raises
+        ------
+        ConfigError
+            If function or credentials are refused.
+        """
+        return await warm(self, n, timeout=timeout)
 
     def _frame(self, task: TaskSpec, answer: Answer) -> bytes:
         """Take the reply's frame out of an answer, if it is one."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from serverless_gc import observe
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.collect import Attempts, Collector
+from serverless_gc.collect import Attempts, Collector, Presign
 from serverless_gc.encode import EncodedMatrix
 from serverless_gc.engine import (
     AbortRound,
@@ -82,6 +82,7 @@ class Resources:
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
     warmed: int = 0
+    presign: Presign | None = None
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> None:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
@@ -274,7 +275,9 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
         (message,) = matrix.code.placement(spec.slot)
         collector.file(message, value)
 
-    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded)
+    attempts = Attempts(
+        res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded, presign=res.presign
+    )
     return _Round(number, matrix, operand, operand_key, f"{base}/cancel", collector, attempts)
 
 

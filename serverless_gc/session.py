@@ -69,6 +69,9 @@ class Session:
         For backend ``"simulated"``: the law of the delay of one task, `serverless_gc.stragglers`.
     store, invoker
         Replace the backend's own, for instance by one of yours.
+    presigned
+        Give each task presigned URLs of what it reads and writes, so that the function needs no right to the bucket.
+        Needs S3. URLs are good for twice the function's longest run and end with the driver's credentials.
     limits
         Service limits to enforce.
     progress
@@ -105,6 +108,7 @@ class Session:
         delay: StragglerModel | None = None,
         store: Store | None = None,
         invoker: Invoker | None = None,
+        presigned: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         progress: bool = False,
         seed: int = 0,
@@ -135,7 +139,13 @@ class Session:
         self._tolerance = tolerance
         self._limits = limits
         self._progress = Progress() if progress else None
-        self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
+        self._options: dict[str, Any] = {
+            "delay": delay,
+            "seed": seed,
+            "store": store,
+            "invoker": invoker,
+            "presigned": presigned,
+        }
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
@@ -239,6 +249,7 @@ class Session:
             logs_hint=backend.logs_hint,
             store_stats=backend.store_stats,
             progress=self._progress,
+            presign=backend.presign,
         )
 
     def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:

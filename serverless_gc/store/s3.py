@@ -23,6 +23,7 @@ from serverless_gc.types import Buffer
 __all__ = ["S3Store"]
 
 _T = TypeVar("_T")
+_LONGEST_URL = 7 * 24 * 3600  # Signature Version 4's limit
 
 
 class S3Store(Store):
@@ -159,6 +160,31 @@ class S3Store(Store):
             return True
 
         return await self._request("PutObject", key, write)
+
+    async def presign(self, requests: Sequence[tuple[str, str]], *, expires: int) -> Sequence[str]:
+        """Return a URL for each request, with which its holder may make it until it expires.
+
+        Whoever holds a URL has the right: treat it as a secret.
+
+        Parameters
+        ----------
+        requests
+            Method (``"GET"``, ``"HEAD"`` or ``"PUT"``) and key of each. A PUT must come with ``If-None-Match: *``:
+            it writes once.
+        expires
+            Seconds from now, at most a week; a URL ends with the credentials that signed it, too.
+
+        Raises
+        ------
+        InputError
+            If ``expires`` or a key cannot be right.
+        ConfigError
+            If there are no credentials to sign with.
+        """
+        if not 1 <= expires <= _LONGEST_URL:
+            raise InputError(f"expires must be from 1 to {_LONGEST_URL} seconds, got {expires}")
+        names = [(method, self._prefix + check_key(key)) for method, key in requests]
+        return await self._connected().presign(names, expires)
 
     async def head(self, key: str) -> ObjectInfo | None:
         """Describe one object."""

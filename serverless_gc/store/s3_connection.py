@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -13,6 +13,7 @@ from serverless_gc.aws.access import Access, open_access, transport_errors
 from serverless_gc.aws.identity import EXPIRED_CODES
 from serverless_gc.store.s3_errors import Refused, from_refusal, from_transport_error, refusals
 from serverless_gc.store.s3_transport import HttpTransport, SdkTransport, Transport, place_of
+from serverless_gc.wire.sigv4 import Signer, encode_path
 
 __all__ = ["Connection", "Opened", "Options"]
 
@@ -46,6 +47,9 @@ class Opened:
 
     access: Access
     transport: Transport
+    host: str
+    base: str
+    signer: Signer
 
     @property
     def client(self) -> Any:
@@ -98,8 +102,14 @@ class Connection:
             response_checksum_validation="when_required",
             s3={"addressing_style": "path" if options.own_endpoint else "auto", "payload_signing_enabled": False},
         )
+        host, base = place_of(options.bucket, access.endpoint, own=bool(options.own_endpoint))
+        transport = await self._transport(stack, access, host, base)
+        return Opened(access, transport, host, base, Signer("s3", access.region))
+
+    async def _transport(self, stack: AsyncExitStack, access: Access, host: str, base: str) -> Transport:
+        options = self._options
         if options.transport == "sdk":
-            return Opened(access, SdkTransport(access.client, options.bucket))
+            return SdkTransport(access.client, options.bucket)
         from serverless_gc.aws.http import SignedHttp
 
         http = SignedHttp(
@@ -110,10 +120,9 @@ class Connection:
             read_timeout=READ_TIMEOUT,
         )
         await http.open()
-        host, base = place_of(options.bucket, access.endpoint, own=bool(options.own_endpoint))
         transport = HttpTransport(http, host, base)
         stack.push_async_callback(transport.close)
-        return Opened(access, transport)
+        return transport
 
     async def attempt(self, operation: str, key: str, call: Callable[[Opened], Awaitable[_T]]) -> _T:
         """Make one request in its turn; once more if it is refused for its credentials and there are newer ones.
@@ -138,6 +147,23 @@ class Connection:
             raise from_refusal(refused, **where) from refused
         except transport_errors() as error:
             raise from_transport_error(error, **where) from error
+
+    async def presign(self, requests: Sequence[tuple[str, str]], expires: int) -> list[str]:
+        """Return a URL for each method and full name of an object."""
+        opened = await self.opened()
+        scheme, _, rest = opened.access.endpoint.partition("://")
+        host = opened.host or rest.partition("/")[0].removesuffix(":443" if scheme == "https" else ":80")
+        try:
+            credentials = await opened.access.identity.frozen()
+        except transport_errors() as error:
+            raise from_transport_error(error, operation="Presign", bucket=self._options.bucket, key="") from error
+        urls = []
+        for method, name in requests:
+            path = encode_path(opened.base + name)
+            headers = {"If-None-Match": "*"} if method == "PUT" else {}
+            query = opened.signer.presign(method, host, path, credentials=credentials, expires=expires, headers=headers)
+            urls.append(f"{scheme}://{host}{path}?{query}")
+        return urls
 
     async def close(self) -> None:
         """Close everything."""

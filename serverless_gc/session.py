@@ -139,13 +139,8 @@ class Session:
         self._tolerance = tolerance
         self._limits = limits
         self._progress = Progress() if progress else None
-        self._options: dict[str, Any] = {
-            "delay": delay,
-            "seed": seed,
-            "store": store,
-            "invoker": invoker,
-            "presigned": presigned,
-        }
+        self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
+        self._options["presigned"] = presigned
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
@@ -334,13 +329,12 @@ class Session:
     async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:
         """Open connections and start environments before work waits for them: ``n`` no-op invocations at once.
 
-        Lambda bills them; the report of the next call counts them as ``warmed``. On the other backends there is
-        nothing to warm but the workers' imports.
+        Lambda bills them; the report of the next call counts them as ``warmed``.
 
         Parameters
         ----------
         n
-            How many; the number of workers of the code to come is a good one.
+            How many, at most the invoker's concurrency; the number of workers of the code to come is a good one.
         timeout
             Seconds after which one is given up.
 
@@ -351,8 +345,6 @@ class Session:
 
         Raises
         ------
-        InputError
-            If ``n`` is below 1 or above the invoker's concurrency.
         ConfigError
             If function or credentials are refused.
         """

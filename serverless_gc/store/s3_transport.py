@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport", "Piece", "SdkTransport", "Transport", "place_of"]
 
-_SMALL_READ = 2**20
+_SMALL_READ = 2**17
 """Bytes up to which a body is taken as aiohttp collects it; a larger one is received where it shall lie."""
+
+
+_SDK_READ = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +108,19 @@ class HttpTransport:
         async with await self._send("GET", name) as response:
             size = response.content_length
             if size is not None and size > most:
-                data: Buffer = await _received(response.content.iter_any(), _room(first))
+                data: Buffer = await _received(_chunks(response), _room(first))
                 response.close()  # the rest is on its way; the connection goes with it
             elif size is None or size <= _SMALL_READ:
                 data = await response.read()
             else:
-                data = await _received(response.content.iter_any(), _room(size))
+                data = await _received(_chunks(response), _room(size))
             return Piece(data, len(data) if size is None else size, response.headers.get("ETag", ""))
 
     async def read_range(self, name: str, start: int, into: memoryview) -> str:
         """Read a part of an object."""
         extent = f"bytes={start}-{start + len(into) - 1}"
         async with await self._send("GET", name, headers={"Range": extent}) as response:
-            await _received(response.content.iter_any(), into)
+            await _received(_chunks(response), into)
             return response.headers.get("ETag", "")
 
     async def write(self, name: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
@@ -158,6 +161,11 @@ class HttpTransport:
     async def close(self) -> None:
         """Close all connections."""
         await self._http.close()
+
+
+def _chunks(response: ClientResponse) -> AsyncIterator[bytes]:
+    """Iterate over a body as it arrives; aiohttp's other ways to read join what has arrived first, a copy more."""
+    return (chunk async for chunk, _ in response.content.iter_chunks())
 
 
 def _room(size: int) -> memoryview:
@@ -208,7 +216,7 @@ class SdkTransport:
         size: int = answer["ContentLength"]
         async with answer["Body"] as body:
             if size > most:
-                data: Buffer = await _received(body.iter_chunks(_SMALL_READ), _room(first))
+                data: Buffer = await _received(body.iter_chunks(_SDK_READ), _room(first))
                 body.close()
             else:
                 data = await body.read()
@@ -220,7 +228,7 @@ class SdkTransport:
         with refusals():
             answer = await self._client.get_object(Bucket=self._bucket, Key=name, Range=extent)
         async with answer["Body"] as body:
-            await _received(body.iter_chunks(_SMALL_READ), into)
+            await _received(body.iter_chunks(_SDK_READ), into)
         return str(answer.get("ETag", ""))
 
     async def write(self, name: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:

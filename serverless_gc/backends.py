@@ -12,6 +12,7 @@ simulated  memory                       the real worker entry, inline      virtu
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,16 +20,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from serverless_gc.collect import Presign
 from serverless_gc.engine import AioHost, Host, VirtualHost
 from serverless_gc.errors import ConfigError, InputError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke import LocalInvoker, ProcessInvoker, RetryingInvoker, SimulatedInvoker, inject
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
-from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats
+from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats, StoreWrapper
 from serverless_gc.store.base import Store
+from serverless_gc.store.s3_presign import with_urls
 from serverless_gc.stragglers import Injected, LambdaLike
 from serverless_gc.types import StragglerModel
+from serverless_gc.wire import Task
 
 __all__ = ["BACKENDS", "Backend", "open_backend"]
 
@@ -45,6 +49,7 @@ class Backend:
     store_stats: StoreStats
     release: Callable[[], Any] = field(default=lambda: None)
     logs_hint: str = ""
+    presign: Presign | None = None
 
 
 def open_backend(
@@ -57,6 +62,7 @@ def open_backend(
     invoker: Invoker | None = None,
     delay: StragglerModel | None = None,
     seed: int = 0,
+    presigned: bool = False,
 ) -> Backend:
     """Put a backend together. Nothing is contacted yet.
 
@@ -81,6 +87,7 @@ def open_backend(
         store = _s3_store(settings, limits)
     elif store is None:
         store = MemoryStore()
+    presign = _presigning(store, limits) if presigned else None
     store, store_stats = _guarded(store, injections)
     if invoker is None:
         invoker = _invoker(name, store, limits, settings)
@@ -92,8 +99,28 @@ def open_backend(
             if isinstance(injection, Stragglers):
                 model = Injected(model, injection)
         faults = [injection for injection in injections if isinstance(injection, Faults)]
-        return Backend(store, inject(invoker, faults), VirtualHost(model, seed=seed), store_stats, release, logs_hint)
-    return Backend(store, RetryingInvoker(inject(invoker, injections)), AioHost(), store_stats, release, logs_hint)
+        host: Host = VirtualHost(model, seed=seed)
+        return Backend(store, inject(invoker, faults), host, store_stats, release, logs_hint, presign)
+    guarded = RetryingInvoker(inject(invoker, injections))
+    return Backend(store, guarded, AioHost(), store_stats, release, logs_hint, presign)
+
+
+def _presigning(store: Store, limits: Limits) -> Presign:
+    """Return what gives a task its URLs."""
+    while isinstance(store, StoreWrapper):
+        store = store.inner
+    if not isinstance(store, S3Store):
+        raise InputError(
+            f"presigned=True needs a store that can sign URLs, an S3Store; this is a {type(store).__name__}"
+        )
+    signing = store
+    # A function that starts just before its attempt is given up runs on for its whole time.
+    expires = math.ceil(2 * limits.function_timeout) + 60
+
+    async def presign(task: Task) -> Task:
+        return await with_urls(signing, task, expires=expires)
+
+    return presign
 
 
 def _invoker(name: str, store: Store, limits: Limits, settings: dict[str, Any]) -> Invoker:

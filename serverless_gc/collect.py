@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import cmath
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from serverless_gc.store.base import Store
 from serverless_gc.types import Array, Buffer, TaskSpec
 from serverless_gc.wire import FrameError, Reply, Task, mismatch
 
-__all__ = ["Attempts", "Collector"]
+__all__ = ["Attempts", "Collector", "Presign"]
 
 _WORKER_KINDS: Mapping[str, FailureKind] = {
     "function": "function",
@@ -99,6 +99,10 @@ class Collector:
         return self.code.decode(values, out=self.answer, tolerance=tolerance, scale=scale)
 
 
+Presign = Callable[[Task], Awaitable[Task]]
+"""Gives a task the URLs by which a worker without rights reaches its objects."""
+
+
 @dataclass(slots=True)
 class Attempts:
     """Runs attempts of one round's tasks and counts what happened to them.
@@ -116,6 +120,7 @@ class Attempts:
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     bytes_up: int = 0
+    presign: Presign | None = None
 
     async def run(self, spec: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
         """Run one attempt; return its value and what the worker said about it.
@@ -128,8 +133,11 @@ class Attempts:
             If no attempt at any task can succeed: function or credentials are refused, requests are too large, or the
             worker is of another version.
         """
+        task = self.make_task(spec)
+        if self.presign is not None:
+            task = await self.presign(task)  # each attempt anew: what an earlier one brought may have expired
         try:
-            return await self._run(spec, self.make_task(spec))
+            return await self._run(spec, task)
         except InvokeError as exc:
             self.reasons[exc.reason] += 1
             raise

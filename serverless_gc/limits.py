@@ -39,6 +39,15 @@ class Limits:
     code_bytes
         Largest function with all its layers, unzipped. Both from
         https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html, 2026-11.
+    multipart_bytes
+        Objects above it are written to S3 in parts and read by ranges, several at once. The S3 user guide ("Uploading
+        and copying objects using multipart upload", 2026-11) suggests parts from 100 MB on; below that the objects of
+        one round keep the network busy side by side.
+    part_bytes
+        Bytes of one part or range; S3 takes parts from 5 MiB on. "Performance design patterns for Amazon S3"
+        (2026-11) calls ranges of 8 or 16 MB typical, at 85 to 90 MB/s for each connection.
+    upload_parts
+        Most parts of one upload ("Amazon S3 multipart upload limits", 2026-11).
     """
 
     request_bytes: int = 6 * 2**20
@@ -49,10 +58,13 @@ class Limits:
     delete_batch: int = 1000
     code_zip_bytes: int = 50 * 2**20
     code_bytes: int = 250 * 2**20
+    multipart_bytes: int = 100 * 10**6
+    part_bytes: int = 16 * 2**20
+    upload_parts: int = 10_000
 
     def __post_init__(self) -> None:
         sizes = ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "code_zip_bytes", "code_bytes")
-        for name in (*sizes, "delete_batch"):
+        for name in (*sizes, "multipart_bytes", "part_bytes", "delete_batch", "upload_parts"):
             if getattr(self, name) < 1:
                 raise InputError(f"limit {name} must be at least 1, got {getattr(self, name)}")
         if not self.function_timeout > 0:

@@ -25,7 +25,7 @@ import numpy as np
 
 from serverless_gc import observe
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.collect import Attempts, Collector
+from serverless_gc.collect import Attempts, Collector, Presign
 from serverless_gc.encode import EncodedMatrix
 from serverless_gc.engine import (
     AbortRound,
@@ -88,6 +88,8 @@ class Resources:
     progress: Progress | None = None
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
+    warmed: int = 0
+    presign: Presign | None = None
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
@@ -186,6 +188,7 @@ async def product(
     blocks, certificate = _decode(rnd, consumed, res.tolerance)  # decode
     answer = matrix.partition.join(blocks)
     ended = time.perf_counter()
+    warmed, res.warmed = res.warmed, 0
 
     return answer, _report(
         rnd,
@@ -194,6 +197,7 @@ async def product(
         admitted=res.invoker.admitted,
         elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
+        warmed=warmed,
         **{name: after - before[name] for name, after in _service_counts(res).items()},
     )
 
@@ -299,7 +303,9 @@ async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Ro
         (message,) = matrix.code.placement(spec.slot)
         collector.file(message, value)
 
-    attempts = Attempts(res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded)
+    attempts = Attempts(
+        res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded, presign=res.presign
+    )
     return _Round(number, matrix, operand, operand_key, f"{base}/cancel", collector, attempts)
 
 
@@ -336,6 +342,7 @@ def _report(
     admitted: int | None,
     elapsed: float,
     decode_seconds: float,
+    warmed: int,
     throttles: int,
     retries: int,
     slow_downs: int,
@@ -368,6 +375,7 @@ def _report(
         bytes_up=rnd.attempts.bytes_up,
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
+        warmed=warmed,
         spans=tuple(_spans(outcome.records, rnd.number)),
         decodable={rnd.number: outcome.t_close},
         notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.matrix.code.n_workers)))),

@@ -23,6 +23,7 @@ from serverless_gc.encode import as_source, scan
 from serverless_gc.errors import InputError, ServerlessGCError, StoreError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
+from serverless_gc.invoke.warm import HOLD, Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.pipeline import Resources
@@ -69,6 +70,9 @@ class Session:
         For backend ``"simulated"``: the law of the delay of one task, `serverless_gc.stragglers`.
     store, invoker
         Replace the backend's own, for instance by one of yours.
+    presigned
+        Give each task presigned URLs of what it reads and writes, so that the function needs no right to the bucket.
+        Needs S3. URLs are good for twice the function's longest run and end with the driver's credentials.
     limits
         Service limits to enforce.
     progress
@@ -105,6 +109,7 @@ class Session:
         delay: StragglerModel | None = None,
         store: Store | None = None,
         invoker: Invoker | None = None,
+        presigned: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         progress: bool = False,
         seed: int = 0,
@@ -136,6 +141,7 @@ class Session:
         self._limits = limits
         self._progress = Progress() if progress else None
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
+        self._options["presigned"] = presigned
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
@@ -240,6 +246,7 @@ class Session:
             logs_hint=backend.logs_hint,
             store_stats=backend.store_stats,
             progress=self._progress,
+            presign=backend.presign,
         )
 
     @property
@@ -317,11 +324,43 @@ class Session:
             pair = self._encoded[key] = EncodedPair(self, source, chosen, name, np.dtype(dtype), scanned.fingerprint)
         self._encoded.move_to_end(key)
         await pair.matrix(0, scanned)
+        res = await self.resources()
+        res.chore(res.invoker.connect(chosen.n_workers))  # a round is coming
         if targets is not None:
             await pair.matrix(1, scanned)
         return CodedData(pair, targets)
 
     encode = background.blocking(encode_async)
+
+    @background.homed
+    async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:
+        """Open connections and start environments before work waits for them: ``n`` no-op invocations at once.
+
+        Lambda bills them; the report of the next call counts them as ``warmed``.
+
+        Parameters
+        ----------
+        n
+            How many, at most the invoker's concurrency; the number of workers of the code to come is a good one.
+        timeout
+            Seconds after which one is given up.
+
+        Returns
+        -------
+        Warmth
+            How many were answered, by how many environments, and what failed.
+
+        Raises
+        ------
+        ConfigError
+            If function or credentials are refused.
+        """
+        res = await self.resources()
+        warmth = await warm(res.invoker, n, timeout=timeout, hold=HOLD if self.backend == "aws" else 0.0)
+        res.warmed += warmth.asked
+        return warmth
+
+    warm = background.blocking(warm_async)
 
     async def keep(self, most: int) -> None:
         """Forget the data sets used longest ago, of those that nobody holds, until at most ``most`` are left."""

@@ -7,6 +7,7 @@ from serverless_gc.invoke.processes import ProcessInvoker
 from serverless_gc.invoke.retry import RetryingInvoker, RetryPolicy
 from serverless_gc.invoke.simulated import SimulatedInvoker
 from serverless_gc.invoke.throttle import AdaptiveLimit
+from serverless_gc.invoke.warm import Warmth, warm
 from serverless_gc.invoke.wrappers import FaultyInvoker, StragglingInvoker, inject
 
 __all__ = [
@@ -21,5 +22,7 @@ __all__ = [
     "RetryingInvoker",
     "SimulatedInvoker",
     "StragglingInvoker",
+    "Warmth",
     "inject",
+    "warm",
 ]

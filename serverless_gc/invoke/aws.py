@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import os
 from contextlib import AsyncExitStack
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from serverless_gc.errors import ConfigError, InputError, InvokeError
+from serverless_gc.aws.access import Access, open_access, transport_errors
+from serverless_gc.aws.identity import EXPIRED_CODES
+from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.invoke.aws_errors import Target, function_failed, refused, transport_failed
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.envelope import check_request, decode_reply, encode_request
-from serverless_gc.invoke.transport import Answer, HttpTransport, SdkTransport, Transport, keepalive_socket
+from serverless_gc.invoke.transport import Answer, HttpTransport, SdkTransport, Transport
+from serverless_gc.invoke.warm import Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.types import Buffer, TaskSpec
+
+if TYPE_CHECKING:
+    from serverless_gc.aws.http import Watch
 
 __all__ = ["READ_MARGIN", "LambdaInvoker"]
 
@@ -50,6 +54,9 @@ class LambdaInvoker(Invoker):
     transport
         ``"http"``: aiohttp with this package's signer, half the driver's processor time per invocation. ``"sdk"``:
         every request through aiobotocore, the reference.
+    watch
+        Called for each request of the HTTP transport with the seconds between its signature and its first byte on
+        the wire.
 
     Examples
     --------
@@ -72,6 +79,7 @@ class LambdaInvoker(Invoker):
         connect_timeout: float = 10.0,
         session: Any = None,
         transport: Literal["http", "sdk"] = "http",
+        watch: Watch | None = None,
     ) -> None:
         super().__init__()
         if not function:
@@ -87,13 +95,12 @@ class LambdaInvoker(Invoker):
         self._connect_timeout = connect_timeout
         self._session, self._region, self._endpoint = session, region, endpoint
         self._function, self._qualifier = function, qualifier
-        self._kind = transport
+        self._kind, self._watch = transport, watch
         self._target = Target(function, region or "?")
         self._slots = asyncio.Semaphore(concurrency)
         self._stack: AsyncExitStack | None = None
+        self._access: Access | None = None
         self._transport: Transport | None = None
-        self._broken: tuple[type[Exception], ...] = ()
-        self.client_config: Any = None
 
     async def open(self) -> None:
         """Resolve region, endpoint and credentials; connections are made as they are needed.
@@ -105,70 +112,50 @@ class LambdaInvoker(Invoker):
         """
         if self._stack is not None:
             return
-        await asyncio.to_thread(_import_sdk)  # takes a quarter of a second: not on the loop
-        from aiobotocore.session import get_session
-        from aiohttp import ClientError
-        from botocore.exceptions import BotoCoreError
-
-        session = self._session or get_session()
-        self._slots = asyncio.Semaphore(self.concurrency)  # made here: it belongs to the loop that opens
         async with AsyncExitStack() as stack:
-            try:
-                # botocore itself reads AWS_DEFAULT_REGION and the profile only; every other tool reads AWS_REGION.
-                region = self._region or session.get_config_variable("region") or os.environ.get("AWS_REGION")
-                client = await stack.enter_async_context(
-                    session.create_client(
-                        "lambda", region_name=region, endpoint_url=self._endpoint, config=self._config()
-                    )
-                )
-                self._transport = await self._make_transport(session, client)
-            except (BotoCoreError, ValueError, OSError) as error:
-                raise ConfigError(
-                    f"cannot make a Lambda client: {str(error).rstrip('.')}. "
-                    "Check AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL_LAMBDA and AWS_CA_BUNDLE"
-                ) from error
-            stack.push_async_callback(self._transport.close)
-            self.client_config = client.meta.config
-            self._target = Target(self._function, client.meta.region_name)
-            self._broken = (BotoCoreError, ClientError, OSError)
+            access = await open_access(
+                stack,
+                "lambda",
+                session=self._session,
+                region=self._region,
+                endpoint=self._endpoint,
+                concurrency=self.concurrency,
+                connect_timeout=self._connect_timeout,
+                read_timeout=self._read_timeout,
+                parameter_validation=False,
+            )
+            transport = await self._make_transport(access)
+            stack.push_async_callback(transport.close)
+            self._slots = asyncio.Semaphore(self.concurrency)  # made here: it belongs to the loop that opens
+            self._access, self._transport = access, transport
+            self._target = Target(self._function, access.region)
             self._stack = stack.pop_all()
 
-    async def _make_transport(self, session: Any, client: Any) -> Transport:
+    async def _make_transport(self, access: Access) -> Transport:
         if self._kind == "sdk":
-            return SdkTransport(client, self._function, self._qualifier)
-        from botocore.httpsession import get_cert_path
+            return SdkTransport(access.client, self._function, self._qualifier)
+        from serverless_gc.aws.http import SignedHttp
 
-        transport = HttpTransport(
-            endpoint=client.meta.endpoint_url,
-            region=client.meta.region_name,
-            credentials=await session.get_credentials(),
-            function=self._function,
-            qualifier=self._qualifier,
+        http = SignedHttp(
+            "lambda",
+            access,
             connections=self.concurrency,
             connect_timeout=self._connect_timeout,
             read_timeout=self._read_timeout,
-            verify=str(session.get_config_variable("ca_bundle") or get_cert_path(True)),
+            watch=self._watch,
         )
+        transport = HttpTransport(http, self._function, self._qualifier)
         await transport.open()
         return transport
 
     @property
+    def client_config(self) -> Any:
+        """Configuration of the aiobotocore client, None while the invoker is not open."""
+        return None if self._access is None else self._access.client.meta.config
+
+    @property
     def _read_timeout(self) -> float:
         return self._limits.function_timeout + READ_MARGIN
-
-    def _config(self) -> Any:
-        from aiobotocore.config import AioConfig
-
-        return AioConfig(
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=self._connect_timeout,
-            read_timeout=self._read_timeout,
-            max_pool_connections=self.concurrency,
-            connector_args={"socket_factory": keepalive_socket},  # `tcp_keepalive` is accepted and then ignored
-            parameter_validation=False,
-            user_agent="serverless-gc",  # put together anew for every request otherwise: a quarter of the time
-            warm_up_loader_caches=True,
-        )
 
     async def invoke(self, task: TaskSpec, payload: Buffer, *, timeout: float) -> Buffer:
         """Send one request and return the packed reply.
@@ -178,15 +165,14 @@ class LambdaInvoker(Invoker):
         InvokeError
             Whatever went wrong, told apart by ``kind`` and ``reason``.
         """
-        transport = self._transport
-        if transport is None:
+        if self._stack is None:
             raise InputError("the Lambda invoker is not open: call open() first")
         check_request(task, payload, self._limits.request_bytes)
         sent = False
         try:
             async with asyncio.timeout(timeout), self._slots:
                 sent = True
-                answer = await self._send(transport, task, payload)
+                answer = await self._send(task, payload)
         except TimeoutError:
             raise InvokeError(
                 f"task {task.task_id}, attempt {task.attempt}: function {self._target.function} gave no reply "
@@ -197,17 +183,45 @@ class LambdaInvoker(Invoker):
             ) from None
         return self._frame(task, answer)
 
-    async def _send(self, transport: Transport, task: TaskSpec, payload: Buffer) -> Answer:
+    async def _send(self, task: TaskSpec, payload: Buffer) -> Answer:
         stats = self.stats
-        stats.invocations += 1
         stats.in_flight += 1
         stats.peak = max(stats.peak, stats.in_flight)
         try:
-            return await transport.send(encode_request(payload))
-        except self._broken as error:
+            return await self._exchange(encode_request(payload))
+        except transport_errors() as error:
             raise transport_failed(error, task, self._target) from error
         finally:
             stats.in_flight -= 1
+
+    async def _exchange(self, body: bytes) -> Answer:
+        """Send one request; once more if it was refused for its credentials and there are newer ones."""
+        assert self._access is not None  # noqa: S101 - the invoker is open
+        assert self._transport is not None  # noqa: S101 - the invoker is open
+        used = await self._access.identity.frozen()
+        self.stats.invocations += 1
+        answer = await self._transport.send(body)
+        if answer.error in EXPIRED_CODES and await self._access.identity.renew(used):
+            self.stats.invocations += 1
+            answer = await self._transport.send(body)
+        return answer
+
+    async def connect(self, n: int) -> int:
+        """Open connections for ``n`` invocations at once, none being made; return how many were opened.
+
+        The HTTP transport can do so. Unused connections close after some seconds, as AWS would close them.
+        """
+        return 0 if self._transport is None else await self._transport.connect(n)
+
+    async def warm(self, n: int, *, timeout: float = 60.0) -> Warmth:
+        """Open connections and start environments: ``n`` no-op invocations at once. Lambda bills them.
+
+        Raises
+        ------
+        ConfigError
+            If function or credentials are refused.
+        """
+        return await warm(self, n, timeout=timeout)
 
     def _frame(self, task: TaskSpec, answer: Answer) -> bytes:
         """Take the reply's frame out of an answer, if it is one."""
@@ -229,11 +243,6 @@ class LambdaInvoker(Invoker):
 
     async def close(self) -> None:
         """Close all connections."""
-        stack, self._stack, self._transport = self._stack, None, None
+        stack, self._stack, self._transport, self._access = self._stack, None, None, None
         if stack is not None:
             await stack.aclose()
-
-
-def _import_sdk() -> None:
-    for name in ("aiobotocore.session", "aiobotocore.config", "botocore.exceptions", "aiohttp"):
-        importlib.import_module(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from serverless_gc.aws.identity import EXPIRED_CODES
 from serverless_gc.errors import FailureKind, InvokeError
 from serverless_gc.invoke.envelope import reply_too_large
 from serverless_gc.invoke.transport import Answer
@@ -12,7 +13,6 @@ from serverless_gc.types import TaskSpec
 
 __all__ = ["Target", "function_failed", "refused", "transport_failed"]
 
-_STALE_CREDENTIALS = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired", "TokenRefreshRequired"})
 _BAD_CREDENTIALS = frozenset(
     {
         "UnrecognizedClientException",
@@ -31,6 +31,7 @@ _MISSING = frozenset({"ResourceNotFoundException", "NoPublishedVersionException"
 _TOO_LARGE = frozenset(
     {"RequestTooLargeException", "RequestEntityTooLargeException", "SerializedRequestEntityTooLargeException"}
 )
+_RENEW = "They were asked for again and are no newer: renew them (`aws sso login`, a new session token), call again"
 # The function exists and is being created, updated or attached to its network: nothing ran, asking again helps.
 _NOT_READY = frozenset({408, 409})
 
@@ -61,8 +62,8 @@ def _meaning(code: str, status: int, detail: str, target: Target) -> tuple[Failu
     """Kind, reason and advice."""
     if status == 429:
         return "throttled", "throttled", f"Reason: {detail or 'not given'}. Fewer at a time will be asked"
-    if code in _STALE_CREDENTIALS:
-        return "denied", "credentials expired", "Renew them (`aws sso login`, or a new session token) and call again"
+    if code in EXPIRED_CODES:
+        return "denied", "credentials expired", _RENEW
     if code in _BAD_CREDENTIALS:
         return "denied", "credentials invalid", "Check them with `aws sts get-caller-identity`"
     if code in _BAD_SIGNATURE:

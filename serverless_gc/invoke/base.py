@@ -46,6 +46,13 @@ class Invoker(ABC):
     async def open(self) -> None:
         """Start what needs starting (threads, processes, connections). Called once, on the loop that invokes."""
 
+    async def connect(self, n: int) -> int:  # noqa: ARG002 - for invokers that have connections
+        """Open connections for ``n`` invocations at once, none being made; return how many were opened.
+
+        Called when a round is coming. It raises nothing: an invocation that finds no connection makes one itself.
+        """
+        return 0
+
     @abstractmethod
     async def invoke(self, task: TaskSpec, payload: Buffer, *, timeout: float) -> Buffer:
         """Run one attempt and return the packed reply.

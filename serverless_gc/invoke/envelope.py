@@ -10,9 +10,17 @@ import binascii
 import contextlib
 import json
 import re
+from functools import partial
 
 from serverless_gc.errors import InvokeError
 from serverless_gc.types import Buffer, TaskSpec
+
+try:
+    import pybase64
+except ImportError:  # without the extra "fast"
+    _encode, _decode = base64.b64encode, partial(binascii.a2b_base64, strict_mode=True)
+else:  # 3 microseconds for 64 KB, binascii takes 100: a third of what an invocation costs the driver
+    _encode, _decode = pybase64.b64encode, partial(pybase64.b64decode, validate=True)
 
 __all__ = ["check_reply", "check_request", "decode_reply", "encode_request", "encoded_size"]
 
@@ -39,7 +47,7 @@ def encoded_size(frame: Buffer) -> int:
 
 def encode_request(frame: Buffer) -> bytes:
     """Put a frame into its envelope."""
-    return _OPENING + base64.b64encode(frame) + _CLOSING
+    return _OPENING + _encode(frame) + _CLOSING
 
 
 def check_request(task: TaskSpec, payload: Buffer, limit: int) -> None:
@@ -108,7 +116,7 @@ def decode_reply(task: TaskSpec, body: bytes, request_id: str = "") -> bytes:
     if (opening := _REPLY.match(body)) and body.endswith(_CLOSING):
         # The usual case, without a pass of JSON over megabytes: strict base64 admits nothing JSON would read otherwise.
         with contextlib.suppress(binascii.Error):
-            return binascii.a2b_base64(memoryview(body)[opening.end() : -len(_CLOSING)], strict_mode=True)
+            return bytes(_decode(memoryview(body)[opening.end() : -len(_CLOSING)]))
     try:
         envelope = json.loads(body)
     except ValueError:
@@ -117,6 +125,6 @@ def decode_reply(task: TaskSpec, body: bytes, request_id: str = "") -> bytes:
     if not isinstance(text, str):
         raise bad("no envelope", f'JSON of type {type(envelope).__name__} without a string "sgc"')
     try:
-        return binascii.a2b_base64(text, strict_mode=True)
+        return bytes(_decode(text))
     except (binascii.Error, ValueError) as error:
         raise bad("undecodable base64", str(error)) from None

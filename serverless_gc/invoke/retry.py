@@ -129,6 +129,10 @@ class RetryingInvoker(Invoker):
         """Open the inner invoker."""
         await self.inner.open()
 
+    async def connect(self, n: int) -> int:
+        """Open connections of the inner invoker."""
+        return await self.inner.connect(n)
+
     async def close(self) -> None:
         """Close the inner invoker."""
         await self.inner.close()

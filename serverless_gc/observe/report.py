@@ -60,6 +60,8 @@ class Report:
         Bytes sent and received by the driver.
     encode_seconds, decode_seconds
         Seconds the driver spent on coding.
+    warmed
+        No-op invocations made beforehand to warm up, billed like the others.
     spans
         One record for each attempt, for `serverless_gc.observe.plot_timeline`.
     decodable
@@ -103,6 +105,7 @@ class Report:
     bytes_down: int = 0
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
+    warmed: int = 0
     spans: tuple[Span, ...] = ()
     decodable: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -209,13 +212,15 @@ class Report:
             words.append(f"{_bytes(self.bytes_up)} up, {_bytes(self.bytes_down)} down")
         if self.encode_seconds or self.decode_seconds:
             words.append(f"encode {_seconds(self.encode_seconds)}, decode {_seconds(self.decode_seconds)}")
+        if self.warmed:
+            words.append(f"{_count(self.warmed, 'no-op invocation')} to warm up")
         return "; ".join(words)
 
 
 _SUMMED = (
     *("issued", "used", "surplus", "failed", "voided", "elapsed", "awaited", "rounds", "retries", "throttles"),
     *("recovered", "late", "stale", "duplicates", "refused_writes", "slow_downs", "by_reference"),
-    *("bytes_up", "bytes_down"),
+    *("bytes_up", "bytes_down", "warmed"),
     *("encode_seconds", "decode_seconds"),
 )
 

@@ -3,56 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
+from serverless_gc.aws.access import find_region, make_session
 from serverless_gc.errors import InputError, LimitError, ObjectNotFound, StoreError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.store import s3_large
 from serverless_gc.store.base import ObjectInfo, Store
-from serverless_gc.store.keys import check_key, joined
+from serverless_gc.store.keys import check_key, parts_of
 from serverless_gc.store.retry import Retrier, StoreRetry, StoreStats
-from serverless_gc.store.s3_errors import RETRYABLE_CODES, from_client_error, from_transport_error
+from serverless_gc.store.s3_connection import Connection, Opened, Options
+from serverless_gc.store.s3_errors import RETRYABLE_CODES, Refused
 from serverless_gc.types import Buffer
 
 __all__ = ["S3Store"]
 
 _T = TypeVar("_T")
-_CONNECT_TIMEOUT = 5.0
-_READ_TIMEOUT = 60.0
-
-
-class _Connection:
-    """A client on one event loop, opened by the first request."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, concurrency: int) -> None:
-        self.loop = loop
-        # A request waits here and not in the client's pool: the client signs before it queues, and a
-        # signature that waits grows old.
-        self.slots = asyncio.Semaphore(concurrency)
-        self._lock = asyncio.Lock()
-        self._stack = AsyncExitStack()
-        self._client: Any = None
-
-    async def client(self, make: Callable[[], Any]) -> Any:
-        async with self._lock:
-            if self._client is None:
-                self._client = await self._stack.enter_async_context(make())
-            return self._client
-
-    async def close(self) -> None:
-        await self._stack.aclose()
+_LONGEST_URL = 7 * 24 * 3600  # Signature Version 4's limit
 
 
 class S3Store(Store):
     """Objects of one bucket below a prefix.
 
-    Nothing is contacted before the first request. The store belongs to the event loop of that request until it is
-    closed. Repeats are this store's own; botocore's are switched off.
+    Blocks and results travel by ``transport``, everything else through aiobotocore. Large objects are written in parts
+    and read by ranges, see `Limits`. Nothing is contacted before the first request. The store belongs to the event
+    loop of that request until it is closed. Repeats are this store's own; botocore's are switched off.
 
     Parameters
     ----------
@@ -67,8 +46,13 @@ class S3Store(Store):
         ``AWS_ENDPOINT_URL``, if set. Without user name and password: the URL is given to workers and logged.
     profile
         Profile of the AWS configuration.
+    session
+        An ``aiobotocore.session.AioSession`` with credentials of your own, refreshable ones included; then ``profile``
+        is not looked at.
     concurrency
-        Most requests at once.
+        Most requests at once, and size of the connection pool. A request waits for its turn before it is signed.
+    transport
+        ``"http"``: aiohttp with this package's signer. ``"sdk"``: aiobotocore, the reference.
     limits, retry
         Service limits, and what to do about requests that fail for the moment.
 
@@ -91,7 +75,9 @@ class S3Store(Store):
         region: str | None = None,
         endpoint: str | None = None,
         profile: str | None = None,
+        session: Any = None,
         concurrency: int = 64,
+        transport: Literal["http", "sdk"] = "http",
         limits: Limits = DEFAULT_LIMITS,
         retry: StoreRetry = StoreRetry(),  # noqa: B008 - frozen
     ) -> None:
@@ -103,15 +89,19 @@ class S3Store(Store):
             raise InputError("endpoint must look like https://host:port, without user name and password")
         if concurrency < 1:
             raise InputError(f"concurrency must be at least 1, got {concurrency}")
+        if transport not in {"http", "sdk"}:
+            raise InputError(f"transport must be 'http' or 'sdk', got {transport!r}")
         self.bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._region = region
         self._endpoint = endpoint
         self._profile = profile
+        self._session = session
         self._concurrency = concurrency
+        self._transport = transport
         self._limits = limits
         self._retrier = Retrier(retry)
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
 
     @classmethod
     def open(cls, url: str, **options: Any) -> S3Store:
@@ -142,46 +132,66 @@ class S3Store(Store):
 
     async def get(self, key: str) -> Buffer:
         """Read one object."""
-
-        async def read(client: Any) -> bytes:
-            answer = await client.get_object(Bucket=self.bucket, Key=self._prefix + check_key(key))
-            async with answer["Body"] as body:
-                content: bytes = await body.read()
-            return content
-
-        return await self._request("GetObject", key, read)
+        return await s3_large.read(self._request, key, self._prefix + check_key(key), self._limits)
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; ``if_absent`` is S3's ``If-None-Match: *``.
 
         False may also mean that this very call wrote the object, if its first answer was lost and it was repeated.
         """
-        from botocore.exceptions import ClientError
-
-        body = joined(data)  # botocore takes bytes or a file, and signs the file by reading it twice
-        if len(body) > self._limits.object_bytes:
+        name = self._prefix + check_key(key)
+        parts = parts_of(data)
+        size = sum(memoryview(part).nbytes for part in parts)
+        if size > self._limits.object_bytes:
             raise LimitError(
-                f"object {key!r} has {len(body)} bytes, S3 takes {self._limits.object_bytes} in one request: "
+                f"object {key!r} has {size} bytes, S3 takes {self._limits.object_bytes} in one request: "
                 "use more, smaller blocks"
             )
-        condition = {"IfNoneMatch": "*"} if if_absent else {}
+        if size > self._limits.multipart_bytes:
+            return await s3_large.write(self._request, key, self.bucket, name, parts, self._limits, if_absent=if_absent)
 
-        async def write(client: Any) -> bool:
+        async def write(opened: Opened) -> bool:
             try:
-                await client.put_object(Bucket=self.bucket, Key=self._prefix + check_key(key), Body=body, **condition)
-            except ClientError as error:
-                if if_absent and error.response["ResponseMetadata"]["HTTPStatusCode"] in {409, 412}:
+                await opened.transport.write(name, parts, if_absent=if_absent)
+            except Refused as refused:
+                if if_absent and refused.status in {409, 412}:
                     return False  # 409: another conditional write of this key is under way
                 raise
             return True
 
         return await self._request("PutObject", key, write)
 
+    async def presign(self, requests: Sequence[tuple[str, str]], *, expires: int) -> Sequence[str]:
+        """Return a URL for each request, with which its holder may make it until it expires.
+
+        Whoever holds a URL has the right: treat it as a secret.
+
+        Parameters
+        ----------
+        requests
+            Method (``"GET"``, ``"HEAD"`` or ``"PUT"``) and key of each. A PUT must come with ``If-None-Match: *``:
+            it writes once.
+        expires
+            Seconds from now, at most a week; a URL ends with the credentials that signed it, too.
+
+        Raises
+        ------
+        InputError
+            If ``expires`` or a key cannot be right.
+        ConfigError
+            If there are no credentials to sign with.
+        """
+        if not 1 <= expires <= _LONGEST_URL:
+            raise InputError(f"expires must be from 1 to {_LONGEST_URL} seconds, got {expires}")
+        names = [(method, self._prefix + check_key(key)) for method, key in requests]
+        return await self._connected().presign(names, expires)
+
     async def head(self, key: str) -> ObjectInfo | None:
         """Describe one object."""
+        name = self._prefix + check_key(key)
 
-        async def describe(client: Any) -> ObjectInfo:
-            answer = await client.head_object(Bucket=self.bucket, Key=self._prefix + check_key(key))
+        async def describe(opened: Opened) -> ObjectInfo:
+            answer = await opened.client.head_object(Bucket=self.bucket, Key=name)
             return ObjectInfo(key, answer["ContentLength"], answer["LastModified"].timestamp())
 
         try:
@@ -203,7 +213,7 @@ class S3Store(Store):
 
         async def request() -> None:
             nonlocal left
-            errors = await self._attempt("DeleteObjects", "", lambda client: self._delete_once(client, left))
+            errors = await self._connected().attempt("DeleteObjects", "", lambda o: self._delete_once(o.client, left))
             reasons.update({key: f"{code}: {words}" for key, (code, words) in errors.items()})
             for key in set(left) - errors.keys():
                 reasons.pop(key, None)
@@ -231,8 +241,8 @@ class S3Store(Store):
         """Iterate over objects, a thousand a request."""
         token: dict[str, str] = {}
 
-        async def read_page(client: Any) -> dict[str, Any]:
-            page: dict[str, Any] = await client.list_objects_v2(
+        async def read_page(opened: Opened) -> dict[str, Any]:
+            page: dict[str, Any] = await opened.client.list_objects_v2(
                 Bucket=self.bucket, Prefix=self._prefix + prefix, **token
             )
             return page
@@ -249,63 +259,33 @@ class S3Store(Store):
     async def close(self) -> None:
         """Close the connections. A later request opens new ones."""
         connection, self._connection = self._connection, None
-        if connection is not None and not connection.loop.is_closed():
+        if connection is not None and connection.usable:
             await connection.close()
 
-    async def _request(self, operation: str, key: str, call: Callable[[Any], Awaitable[_T]]) -> _T:
-        return await self._retrier.run(lambda: self._attempt(operation, key, call))
+    async def _request(self, operation: str, key: str, call: Callable[[Opened], Awaitable[_T]]) -> _T:
+        return await self._retrier.run(lambda: self._connected().attempt(operation, key, call))
 
-    async def _attempt(self, operation: str, key: str, call: Callable[[Any], Awaitable[_T]]) -> _T:
-        from aiohttp import ClientError as TransportError
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        where = {"operation": operation, "bucket": self.bucket, "key": key}
-        connection = self._connected()
-        try:
-            client = await connection.client(self._new_client)
-            async with connection.slots:
-                return await call(client)
-        except ClientError as error:
-            raise from_client_error(error, **where) from error
-        except (BotoCoreError, TransportError, OSError) as error:
-            raise from_transport_error(error, **where) from error
-
-    def _connected(self) -> _Connection:
+    def _connected(self) -> Connection:
         loop = asyncio.get_running_loop()
         connection = self._connection
-        if connection is not None and connection.loop is not loop:
-            if not connection.loop.is_closed():
-                raise StoreError(f"{self.url} is in use on another event loop: open one S3Store for each, or close it")
+        if connection is not None and not connection.usable:
             connection = None
         if connection is None:
-            connection = self._connection = _Connection(loop, self._concurrency)
+            options = Options(
+                bucket=self.bucket,
+                region=self._region,
+                endpoint=self._endpoint,
+                profile=self._profile,
+                session=self._session,
+                concurrency=self._concurrency,
+                transport=self._transport,
+            )
+            connection = self._connection = Connection(options)
+        elif connection.loop is not loop:
+            raise StoreError(f"{self.url} is in use on another event loop: open one S3Store for each, or close it")
         return connection
 
     def _resolved_region(self) -> str:
         if self._region is None:
-            # botocore itself reads AWS_DEFAULT_REGION and the profile only; every other tool reads AWS_REGION.
-            self._region = self._session().get_config_variable("region") or os.environ.get("AWS_REGION", "")
+            self._region = find_region(self._session or make_session(self._profile))
         return self._region
-
-    def _session(self) -> Any:
-        from aiobotocore.session import AioSession
-
-        return AioSession(profile=self._profile)
-
-    def _new_client(self) -> Any:
-        from aiobotocore.config import AioConfig
-
-        own_endpoint = self._endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        config = AioConfig(
-            retries={"total_max_attempts": 1},
-            max_pool_connections=self._concurrency,
-            connect_timeout=_CONNECT_TIMEOUT,
-            read_timeout=_READ_TIMEOUT,
-            # Every object is a frame with its own checksum, so neither hashing nor trailing checksums add anything.
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-            s3={"addressing_style": "path" if own_endpoint else "auto", "payload_signing_enabled": False},
-        )
-        return self._session().create_client(
-            "s3", region_name=self._resolved_region() or None, endpoint_url=self._endpoint, config=config
-        )

@@ -40,6 +40,9 @@ class Task:
         If an object exists under this key the worker stops before computing; empty to skip the check.
     params
         Parameters of the kernel, JSON types.
+    urls
+        ``"GET key"``, ``"HEAD key"`` or ``"PUT key"`` to a presigned URL, for a worker without rights of its own; it
+        then opens no store. Secrets: not shown.
     """
 
     run: str
@@ -57,6 +60,7 @@ class Task:
     cancel_key: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     protocol: int = PROTOCOL
+    urls: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_parts(self) -> list[bytes | memoryview]:
         """Pack into buffers whose concatenation is the frame."""
@@ -77,6 +81,8 @@ class Task:
             "cancel_key": self.cancel_key,
             "params": dict(self.params),
         }
+        if self.urls:
+            head["urls"] = dict(self.urls)
         return pack_parts(head, () if self.operand is None else (self.operand,))
 
     def to_bytes(self) -> bytes:
@@ -116,4 +122,5 @@ class Task:
             cancel_key=h["cancel_key"],
             params=h["params"],
             protocol=h["protocol"],
+            urls=h.get("urls", {}),
         )

@@ -251,6 +251,15 @@ def _environment(*, cold: bool) -> dict[str, Any]:
     }
 
 
+def _blobs_of(task: Task, open_store: OpenBlobs) -> Blobs:
+    """Return what the task's objects are reached by: the URLs it brings, or its store."""
+    if not task.urls:
+        return open_store(task.store)
+    from serverless_gc.worker.presigned import PresignedBlobs  # loads http.client
+
+    return PresignedBlobs(task.urls)
+
+
 def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[float], None]) -> Reply:
     try:
         frame = unpack(payload)
@@ -262,7 +271,7 @@ def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[fl
         kind = "protocol" if error.reason == "version" else "corrupt"
         return replace(_reply(None, "error", {}, {}), error=_described(kind, error))
     try:
-        attempt = _Attempt(task, open_store(task.store), warm, sleep)
+        attempt = _Attempt(task, _blobs_of(task, open_store), warm, sleep)
     except Exception as error:  # noqa: BLE001 - whatever a store's opening raises belongs into the reply
         return replace(_reply(task, "error", {}, {}), error=_described(_store_kind(error), error))
     try:

@@ -7,6 +7,7 @@ than its operand is converted a strip at a time, so the block is never copied as
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -207,7 +208,11 @@ def gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str
 
 
 def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
-    """Return ``params["size"]`` zeros, for measuring everything but the work."""
+    """Return ``params["size"]`` zeros, for measuring everything but the work.
+
+    It stays for ``params["hold"]`` seconds, at most 1: a busy environment makes the next call start another.
+    """
+    time.sleep(min(1.0, params.get("hold", 0.0)))
     return np.zeros(int(params.get("size", 0)))
 
 

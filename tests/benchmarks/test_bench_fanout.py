@@ -47,36 +47,51 @@ def credentials(monkeypatch):
 
 
 class Meter:
-    """Best wall and processor time of a few bursts."""
+    """Best wall and processor time of a few bursts, and what the best one added to the service time of each call."""
 
-    def __init__(self, n):
-        self.n, self.wall, self.cpu = n, float("inf"), float("inf")
+    def __init__(self, n, service=0.0):
+        self.n, self.service, self.wall, self.cpu = n, service, float("inf"), float("inf")
+        self.ends: list[float] = []
+        self.added: list[float] = []
 
     @contextlib.contextmanager
     def burst(self):
+        self.ends.clear()
         wall, cpu = time.perf_counter(), time.process_time()
         yield
         self.cpu = min(self.cpu, time.process_time() - cpu)
-        self.wall = min(self.wall, time.perf_counter() - wall)
+        if time.perf_counter() - wall < self.wall:
+            self.wall = time.perf_counter() - wall
+            self.added = sorted(end - wall - self.service for end in self.ends)
+
+    def ended(self):
+        """Note that one call has ended; all were due when the burst began."""
+        self.ends.append(time.perf_counter())
+
+    def added_ms(self, share):
+        return 1e3 * self.added[int(share * (len(self.added) - 1))]
 
     @property
     def rate(self):
         return self.n / self.wall
 
     def __str__(self):
-        return f"{self.rate:7.0f}/s {1e6 * self.cpu / self.n:6.0f} us CPU"
+        late = f", p99 +{self.added_ms(0.99):.0f} ms" if self.added else ""
+        return f"{self.rate:7.0f}/s {1e6 * self.cpu / self.n:6.0f} us CPU{late}"
 
 
-def measure_boto3(url, n):
+def measure_boto3(url, n, service):
     config = botocore.config.Config(max_pool_connections=64, retries={"total_max_attempts": 1})
     client = boto3.client("lambda", region_name="us-east-1", endpoint_url=url, config=config)
     body = b'{"sgc":"' + base64.b64encode(PAYLOAD) + b'"}'
 
     def one(_):
         answer = client.invoke(FunctionName="worker", Payload=body)["Payload"].read()
-        return base64.b64decode(json.loads(answer)["sgc"])
+        frame = base64.b64decode(json.loads(answer)["sgc"])
+        meter.ended()
+        return frame
 
-    meter = Meter(n)
+    meter = Meter(n, service)
     with contextlib.closing(client), ThreadPoolExecutor(64) as pool:
         for _ in range(ROUNDS):
             with meter.burst():
@@ -84,16 +99,20 @@ def measure_boto3(url, n):
     return meter
 
 
-def invoke_all(runner, invoker, specs, payloads):
+def invoke_all(runner, invoker, specs, payloads, ended=lambda: None):
+    async def one(spec, payload):
+        await invoker.invoke(spec, payload, timeout=60.0)
+        ended()
+
     async def burst():
-        await asyncio.gather(*(invoker.invoke(s, p, timeout=60.0) for s, p in zip(specs, payloads, strict=True)))
+        await asyncio.gather(*(one(s, p) for s, p in zip(specs, payloads, strict=True)))
 
     runner.run(burst())
 
 
-def measure_ours(url, n, transport, benchmark=None):
+def measure_ours(url, n, service, transport, benchmark=None):
     specs = [TaskSpec(task_id=f"t{i}", slot=i, version=0) for i in range(n)]
-    meter = Meter(n)
+    meter = Meter(n, service)
     with asyncio.Runner() as runner:
         invoker = LambdaInvoker("worker", region="us-east-1", endpoint=url, concurrency=n, transport=transport)
         runner.run(invoker.open())
@@ -101,7 +120,7 @@ def measure_ours(url, n, transport, benchmark=None):
 
         def burst():
             with meter.burst():
-                invoke_all(runner, invoker, specs, [PAYLOAD] * n)
+                invoke_all(runner, invoker, specs, [PAYLOAD] * n, meter.ended)
 
         if benchmark is None:
             for _ in range(ROUNDS):
@@ -117,9 +136,9 @@ def measure_ours(url, n, transport, benchmark=None):
 @pytest.mark.parametrize("n", [100, 1000])
 def test_fanout_against_boto3(benchmark, n, reply_bytes, service):
     with thin_endpoint(reply_bytes, service) as url:
-        theirs = measure_boto3(url, n)
-        sdk = measure_ours(url, n, "sdk")
-        ours = measure_ours(url, n, "http", benchmark)
+        theirs = measure_boto3(url, n, service)
+        sdk = measure_ours(url, n, service, "sdk")
+        ours = measure_ours(url, n, service, "http", benchmark)
     speedup, thrift = ours.rate / theirs.rate, theirs.cpu / ours.cpu
     benchmark.extra_info.update(
         invocations_per_second=round(ours.rate),
@@ -127,13 +146,16 @@ def test_fanout_against_boto3(benchmark, n, reply_bytes, service):
         rate_over_boto3=round(speedup, 2),
         boto3_cpu_over_ours=round(thrift, 2),
         rate_over_aiobotocore=round(ours.rate / sdk.rate, 2),
+        added_p99_ms=round(ours.added_ms(0.99), 1),
+        boto3_added_p99_ms=round(theirs.added_ms(0.99), 1),
         aiobotocore_rate_over_boto3=round(sdk.rate / theirs.rate, 2),
     )
     print(  # noqa: T201 - a benchmark is read
         f"\nN={n}, {reply_bytes} B, {service * 1e3:.0f} ms: http {ours} | aiobotocore {sdk} | boto3 {theirs} | "
         f"{speedup:.1f}x boto3's rate at 1/{thrift:.1f} of its CPU"
     )
-    # The target is twice boto3's rate at N = 1000; what can be promised on a shared machine is less.
+    # The target is three times boto3's rate at a third of its CPU at N = 1000 (with the extra "fast", for the base64 of
+    # large replies); what can be promised on a shared machine is less.
     assert thrift > 1.5
     assert speedup > 1
 

@@ -12,9 +12,9 @@ import scipy.sparse
 
 from serverless_gc.store import MemoryStore
 from serverless_gc.wire import CsrBlock, Task, pack_block
+from serverless_gc.wire.sigv4 import Credentials, Signer
 from serverless_gc.worker.entry import Warm, run
 from serverless_gc.worker.kernels import multiply
-from serverless_gc.worker.sigv4 import Credentials, Signer
 
 
 def best(call, repeats=7):

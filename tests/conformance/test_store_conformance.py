@@ -53,13 +53,25 @@ class TestS3Store(StoreSuite):
     many = 1001
     big = 8 * 2**20
     overwrites_at_once = False
+    transport = "http"
 
     @pytest.fixture(autouse=True)
     def _bucket(self, s3_bucket):
         self.endpoint, self.bucket = s3_bucket
 
     def make_store(self) -> Store:
-        return S3Store(self.bucket, "runs/a prefix", region="us-east-1", endpoint=self.endpoint, concurrency=16)
+        return S3Store(
+            self.bucket,
+            "runs/a prefix",
+            region="us-east-1",
+            endpoint=self.endpoint,
+            concurrency=16,
+            transport=self.transport,
+        )
+
+
+class TestS3StoreOverSdk(TestS3Store):
+    transport = "sdk"
 
 
 class TestWrappedStore(StoreSuite):

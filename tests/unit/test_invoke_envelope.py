@@ -1,5 +1,7 @@
 import base64
+import binascii
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,17 @@ from hypothesis import strategies as st
 from serverless_gc.errors import InvokeError
 from serverless_gc.invoke.envelope import check_reply, check_request, decode_reply, encode_request, encoded_size
 from serverless_gc.types import TaskSpec
+
+
+@pytest.fixture(params=["installed", "standard library"], autouse=True, scope="module")
+def base64_of(request):
+    """The decoder that is installed, and the one that is always there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "standard library":
+            patch.setattr("serverless_gc.invoke.envelope._encode", base64.b64encode)
+            patch.setattr("serverless_gc.invoke.envelope._decode", partial(binascii.a2b_base64, strict_mode=True))
+        yield
+
 
 TASK = TaskSpec(task_id="t7", slot=7, version=0)
 

@@ -1,45 +1,12 @@
-"""What the hot path does by itself: signatures, sockets, parameters. Nothing is sent."""
+"""What the hot path does by itself: sockets, parameters. Nothing is sent."""
 
 import socket
 
-import botocore.auth
-import botocore.awsrequest
-import botocore.credentials
 import pytest
 
+from serverless_gc.aws.access import keepalive_socket
 from serverless_gc.errors import InputError
 from serverless_gc.invoke.aws import LambdaInvoker
-from serverless_gc.invoke.transport import HttpTransport, keepalive_socket
-
-
-@pytest.mark.parametrize("token", [None, "session/token+with=signs"])
-@pytest.mark.parametrize("function", ["worker", "arn:aws:lambda:eu-west-1:123456789012:function:my-worker"])
-def test_requests_are_signed_as_botocore_signs_them(function, token):
-    transport = HttpTransport(
-        endpoint="https://lambda.eu-west-1.amazonaws.com",
-        region="eu-west-1",
-        credentials=None,
-        function=function,
-        qualifier="live 1",
-        connections=1,
-        connect_timeout=1.0,
-        read_timeout=1.0,
-        verify="",
-    )
-    frozen = botocore.credentials.ReadOnlyCredentials("AKIDEXAMPLE", "secret", token)
-    body = b'{"sgc":"AAAA"}'
-    mine = transport._sign(frozen, body)
-    # botocore signs the time at which it signs: it is asked to sign ours.
-    theirs = botocore.awsrequest.AWSRequest("POST", str(transport._url), data=body)
-    signer = botocore.auth.SigV4Auth(frozen, "lambda", "eu-west-1")
-    theirs.context["timestamp"] = mine["X-Amz-Date"]
-    theirs.headers["X-Amz-Date"] = mine["X-Amz-Date"]
-    if token:
-        theirs.headers["X-Amz-Security-Token"] = token
-    canonical = signer.canonical_request(theirs)
-    signature = signer.signature(signer.string_to_sign(theirs, canonical), theirs)
-    assert mine["Authorization"].endswith(f"Signature={signature}")
-    assert mine.get("X-Amz-Security-Token") == token
 
 
 def test_idle_connections_are_probed_before_networks_drop_them():

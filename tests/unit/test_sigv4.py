@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import botocore.auth
 import pytest
-from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials as BotoCredentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.worker.sigv4 import (
+from serverless_gc.wire.sigv4 import (
     EMPTY_SHA256,
     UNSIGNED_PAYLOAD,
     Credentials,
@@ -106,6 +106,36 @@ def test_lambda_signatures_are_botocores(function, segments, query, headers, tok
         payload_hash=sha256(body).hexdigest(),
     )  # fmt: skip
     assert mine == theirs
+
+
+@given(
+    method=st.sampled_from(["GET", "PUT", "HEAD"]),
+    key=printable,
+    headers=headers,
+    once=st.booleans(),
+    token=st.sampled_from(["", "FwoGZXIvYXdzEXAMPLE//token=="]),
+    expires=st.integers(1, 604800),
+    now=times,
+)
+@settings(max_examples=200, deadline=None)
+def test_presigned_urls_are_botocores(method, key, headers, once, token, expires, now):
+    path, host = encode_path("/bucket/" + key), "bucket.s3.eu-west-1.amazonaws.com"
+    headers = headers | ({"If-None-Match": "*"} if once else {})
+    request = AWSRequest(method=method, url=f"https://{host}{path}", headers=headers)
+    credentials = BotoCredentials("AKIDEXAMPLE", "wJalrXUt/EXAMPLE+KEY", token or None)
+    moment = dt.datetime.fromtimestamp(now, dt.UTC)
+    with patch.object(botocore.auth, "get_current_datetime", lambda: moment):
+        S3SigV4QueryAuth(credentials, "s3", "eu-west-1", expires=expires).add_auth(request)
+    mine = Signer("s3", "eu-west-1").presign(
+        method,
+        host,
+        path,
+        credentials=Credentials("AKIDEXAMPLE", "wJalrXUt/EXAMPLE+KEY", token),
+        expires=expires,
+        headers=headers,
+        now=now,
+    )
+    assert f"https://{host}{path}?{mine}" == request.url
 
 
 def test_the_port_is_signed_when_it_is_not_the_schemes_own():

@@ -17,15 +17,22 @@ from serverless_gc.testing.http_double import http_double, response, s3_error
 pytestmark = pytest.mark.usefixtures("aws_environment")
 
 
-def store_at(server, waits=None, **options):
-    store = S3Store("bucket", "runs", region="eu-west-1", endpoint=server.endpoint, **options)
-    policy = options.get("retry", StoreRetry(attempts=5))
+@pytest.fixture(params=["http", "sdk"])
+def store_at(request):
+    """Make a store at a server, with its waits recorded, over each transport."""
 
-    async def sleep(seconds):
-        (waits if waits is not None else []).append(seconds)
+    def make(server, waits=None, **options):
+        place = {"region": "eu-west-1", "endpoint": server.endpoint, "transport": request.param}
+        store = S3Store("bucket", "runs", **place, **options)
+        policy = options.get("retry", StoreRetry(attempts=5))
 
-    store._retrier = Retrier(policy, rng=random.Random(0), sleep=sleep)
-    return store
+        async def sleep(seconds):
+            (waits if waits is not None else []).append(seconds)
+
+        store._retrier = Retrier(policy, rng=random.Random(0), sleep=sleep)
+        return store
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,7 @@ def store_at(server, waits=None, **options):
         (s3_error(400, "InvalidArgument", "odd"), StoreError, "400 InvalidArgument.*odd"),
     ],
 )
-async def test_answers_become_errors_that_say_what_to_do(raw, kind, words):
+async def test_answers_become_errors_that_say_what_to_do(store_at, raw, kind, words):
     with http_double(lambda *_: raw) as server:
         store = store_at(server)
         with pytest.raises(kind, match=words):
@@ -49,7 +56,7 @@ async def test_answers_become_errors_that_say_what_to_do(raw, kind, words):
         await store.close()
 
 
-async def test_a_bucket_elsewhere_is_named():
+async def test_a_bucket_elsewhere_is_named(store_at):
     def answer(*_):
         return s3_error(301, "PermanentRedirect", headers="x-amz-bucket-region: us-west-2\r\n")
 
@@ -60,7 +67,7 @@ async def test_a_bucket_elsewhere_is_named():
         await store.close()
 
 
-async def test_slow_down_is_repeated_by_us_and_not_by_botocore():
+async def test_slow_down_is_repeated_by_us_and_not_by_botocore(store_at):
     waits = []
     with http_double(lambda _, n: s3_error(503, "SlowDown") if n <= 3 else response(200, b"x")) as server:
         store = store_at(server, waits)
@@ -77,7 +84,7 @@ async def test_slow_down_is_repeated_by_us_and_not_by_botocore():
         pytest.param(s3_error(500, "InternalError"), id="500"),
     ],
 )
-async def test_passing_troubles_are_repeated(bad):
+async def test_passing_troubles_are_repeated(store_at, bad):
     with http_double(lambda _, n: bad if n == 1 else response(200, b"whole")) as server:
         store = store_at(server)
         assert await store.get("k") == b"whole"
@@ -85,7 +92,7 @@ async def test_passing_troubles_are_repeated(bad):
         await store.close()
 
 
-async def test_dropped_connections_are_repeated():
+async def test_dropped_connections_are_repeated(store_at):
     with http_double(lambda _, n: b"" if n <= 4 else response(200, b"whole")) as server:
         store = store_at(server)
         assert await store.get("k") == b"whole"
@@ -93,7 +100,7 @@ async def test_dropped_connections_are_repeated():
         await store.close()
 
 
-async def test_repeats_end():
+async def test_repeats_end(store_at):
     with http_double(lambda *_: s3_error(503, "SlowDown")) as server:
         store = store_at(server)
         with pytest.raises(StoreError, match="503 SlowDown to PutObject in bucket 'bucket', key 'k'") as caught:
@@ -102,11 +109,11 @@ async def test_repeats_end():
         await store.close()
 
 
-async def test_no_server_and_no_credentials(monkeypatch):
+async def test_no_server_and_no_credentials(store_at, monkeypatch):
     with http_double(lambda *_: b"") as server:
         pass
     store = store_at(server)
-    with pytest.raises(StoreError, match="EndpointConnectionError") as caught:
+    with pytest.raises(StoreError, match=r"EndpointConnectionError|ClientConnectorError") as caught:
         await store.get("k")
     assert caught.value.retryable
     await store.close()
@@ -118,7 +125,7 @@ async def test_no_server_and_no_credentials(monkeypatch):
     await store.close()
 
 
-async def test_write_once_answers():
+async def test_write_once_answers(store_at):
     for status, code in ((412, "PreconditionFailed"), (409, "ConditionalRequestConflict")):
         with http_double(lambda *_, s=status, c=code: s3_error(s, c)) as server:
             store = store_at(server)
@@ -127,7 +134,7 @@ async def test_write_once_answers():
             await store.close()
 
 
-async def test_bodies_are_neither_hashed_nor_trailed_by_checksums():
+async def test_bodies_are_neither_hashed_nor_trailed_by_checksums(store_at):
     with http_double(lambda *_: response(200)) as server:
         store = store_at(server)
         assert await store.put("k", [b"ab", memoryview(b"cd")]) is True
@@ -138,7 +145,7 @@ async def test_bodies_are_neither_hashed_nor_trailed_by_checksums():
         await store.close()
 
 
-async def test_requests_wait_before_they_are_signed():
+async def test_requests_wait_before_they_are_signed(store_at):
     """A request that queues in the client's pool would carry an old signature."""
     with http_double(lambda *_: response(200, b"x")) as server:
         store = store_at(server, concurrency=3)
@@ -147,7 +154,7 @@ async def test_requests_wait_before_they_are_signed():
         await store.close()
 
 
-async def test_objects_above_the_limit_are_refused_before_the_network():
+async def test_objects_above_the_limit_are_refused_before_the_network(store_at):
     with http_double(lambda *_: response(200)) as server:
         store = store_at(server, limits=Limits(object_bytes=10))
         assert await store.put("k", b"x" * 10)
@@ -157,7 +164,7 @@ async def test_objects_above_the_limit_are_refused_before_the_network():
         await store.close()
 
 
-async def test_another_loop_is_told_apart():
+async def test_another_loop_is_told_apart(store_at):
     with http_double(lambda *_: response(200, b"x")) as server:
         store = store_at(server)
         await store.get("k")
@@ -179,7 +186,7 @@ def deletion(errors=()):
     return response(200, f"<DeleteResult>{items}</DeleteResult>".encode())
 
 
-async def test_keys_that_s3_was_too_busy_for_are_tried_again():
+async def test_keys_that_s3_was_too_busy_for_are_tried_again(store_at):
     answers = {1: deletion([("a", "SlowDown"), ("b", "AccessDenied"), ("c", "InternalError")]), 2: deletion()}
     with http_double(lambda _, n: answers[n]) as server:
         store = store_at(server)
@@ -192,7 +199,7 @@ async def test_keys_that_s3_was_too_busy_for_are_tried_again():
         await store.close()
 
 
-async def test_keys_that_s3_stays_too_busy_for_are_reported():
+async def test_keys_that_s3_stays_too_busy_for_are_reported(store_at):
     with http_double(lambda *_: deletion([("a", "SlowDown")])) as server:
         store = store_at(server)
         assert await store.delete(["a", "b"]) == {"a": "SlowDown: m"}
@@ -231,8 +238,7 @@ async def test_2300_objects_are_gone_in_three_batches_and_three_are_reported(s3_
     )  # fmt: skip
     client.close()
     batches = []
-    connection = store._connected()
-    inner = await connection.client(store._new_client)
+    inner = (await store._connected().opened()).client
     inner.meta.events.register("before-call.s3.DeleteObjects", lambda **_: batches.append(1))
     failed = await store.delete([info.key async for info in store.list("run-1/")])
     assert sorted(failed) == denied
@@ -242,7 +248,7 @@ async def test_2300_objects_are_gone_in_three_batches_and_three_are_reported(s3_
     await store.close()
 
 
-async def test_bad_keys_do_not_reach_the_network():
+async def test_bad_keys_do_not_reach_the_network(store_at):
     with http_double(lambda *_: response(200)) as server:
         store = store_at(server)
         for request in (store.get("/k"), store.put("a//b", b""), store.head(""), store.delete(["ok", "../k"])):

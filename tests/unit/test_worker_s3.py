@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from serverless_gc.testing.http_double import http_double, response, s3_error
+from serverless_gc.wire.sigv4 import Credentials
 from serverless_gc.worker.blobs import BlobError, BlobNotFound, open_blobs
 from serverless_gc.worker.retry import Backoff, RetryingBlobs
 from serverless_gc.worker.s3 import S3Blobs, open_s3
-from serverless_gc.worker.sigv4 import Credentials
 
 
 def blobs_at(server, **options):
@@ -118,7 +118,7 @@ def test_silence_is_given_up_and_repeated():
         (s3_error(403, "AccessDenied"), "denied", "403 AccessDenied to GET s3://bucket/runs/1/k: no.*ListBucket"),
         (s3_error(403, "SignatureDoesNotMatch"), "denied", "SignatureDoesNotMatch"),
         (s3_error(400, "ExpiredToken"), "denied", "ExpiredToken"),
-        (s3_error(404, "NoSuchBucket"), "missing", "no bucket 'bucket'"),
+        (s3_error(404, "NoSuchBucket"), "missing", "bucket/runs/1/k: no; there is no such bucket"),
         (s3_error(301, "PermanentRedirect", headers="x-amz-bucket-region: us-west-2\r\n"), "denied", "in us-west-2"),
     ],
 )

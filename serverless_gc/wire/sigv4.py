@@ -1,7 +1,7 @@
-"""AWS Signature Version 4 in request headers, with the standard library only.
+"""AWS Signature Version 4, in request headers or in a URL, with the standard library only.
 
-botocore's signer costs 46 microseconds a request and 180 ms of every cold start; this one costs about seven
-microseconds and nothing. It signs byte for byte what botocore signs.
+botocore's signer costs 46 microseconds a request (116 for a presigned URL) and 180 ms of every cold start; this one
+costs about seven microseconds and nothing. It signs byte for byte what botocore signs. Driver and worker use it.
 """
 
 from __future__ import annotations
@@ -161,36 +161,103 @@ class Signer:
         now
             Seconds since the epoch; the clock by default.
         """
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        stamp = _stamp(now)
         result = {**(headers or {}), "X-Amz-Date": stamp}
         if credentials.token:
             result["X-Amz-Security-Token"] = credentials.token
-        is_s3 = self.service == "s3"
-        if is_s3:
+        if self.service == "s3":
             result["X-Amz-Content-SHA256"] = payload_hash
-        signed = {k.lower(): " ".join(v.split()) for k, v in result.items() if k.lower() not in _NOT_SIGNED}
-        signed["host"] = host
-        names = sorted(signed)
-        canonical_path = path if is_s3 else encode_path(_normalized(path))
+        signed = _signed_headers(result, host)
+        signature = self._signature(method, path, query, signed, payload_hash, credentials, stamp)
+        result["Authorization"] = (
+            f"{_ALGORITHM} Credential={credentials.access_key}/{self._scope(stamp)}, "
+            f"SignedHeaders={';'.join(signed)}, Signature={signature}"
+        )
+        return result
+
+    def presign(
+        self,
+        method: str,
+        host: str,
+        path: str,
+        *,
+        credentials: Credentials,
+        expires: int,
+        headers: Mapping[str, str] | None = None,
+        now: float | None = None,
+    ) -> str:
+        """Return the query string that lets its holder make this one request until it expires.
+
+        The body is not signed. Whoever holds the URL has the right: treat it as a secret.
+
+        Parameters
+        ----------
+        method, host, path, credentials, now
+            As for `sign`.
+        expires
+            Seconds from ``now`` for which it is good; AWS takes at most a week, and it ends with the credentials.
+        headers
+            Headers that the request must carry with just these values.
+
+        Examples
+        --------
+        >>> signer = Signer("s3", "eu-west-1")
+        >>> query = signer.presign("GET", "b.s3.amazonaws.com", "/key", credentials=Credentials("A", "s"), expires=60)
+        >>> [pair.partition("=")[0] for pair in query.split("&")]
+        ['X-Amz-Algorithm', 'X-Amz-Credential', 'X-Amz-Date', 'X-Amz-Expires', 'X-Amz-SignedHeaders', 'X-Amz-Signature']
+        """
+        stamp = _stamp(now)
+        signed = _signed_headers(headers or {}, host)
+        fields = {
+            "X-Amz-Algorithm": _ALGORITHM,
+            "X-Amz-Credential": f"{credentials.access_key}/{self._scope(stamp)}",
+            "X-Amz-Date": stamp,
+            "X-Amz-Expires": str(expires),
+            "X-Amz-SignedHeaders": ";".join(signed),
+        }
+        if credentials.token:
+            fields["X-Amz-Security-Token"] = credentials.token
+        query = "&".join(f"{name}={quote(value, safe='~')}" for name, value in fields.items())
+        signature = self._signature(method, path, query, signed, UNSIGNED_PAYLOAD, credentials, stamp)
+        return f"{query}&X-Amz-Signature={signature}"
+
+    def _scope(self, stamp: str) -> str:
+        return f"{stamp[:8]}/{self.region}/{self.service}/aws4_request"
+
+    def _signature(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        signed: Mapping[str, str],
+        payload_hash: str,
+        credentials: Credentials,
+        stamp: str,
+    ) -> str:
         canonical_query = "&".join(
             f"{k}={v}" for k, v in sorted(pair.partition("=")[::2] for pair in query.split("&") if query)
         )
         request = "\n".join(
             [
                 method.upper(),
-                canonical_path,
+                path if self.service == "s3" else encode_path(_normalized(path)),
                 canonical_query,
-                *(f"{name}:{signed[name]}" for name in names),
+                *(f"{name}:{value}" for name, value in signed.items()),
                 "",
-                ";".join(names),
+                ";".join(signed),
                 payload_hash,
             ]
         )
-        scope = f"{stamp[:8]}/{self.region}/{self.service}/aws4_request"
-        to_sign = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(request.encode()).hexdigest()}"
-        signature = _hmac(self._key(credentials.secret_key, stamp[:8]), to_sign).hex()
-        result["Authorization"] = (
-            f"{_ALGORITHM} Credential={credentials.access_key}/{scope}, "
-            f"SignedHeaders={';'.join(names)}, Signature={signature}"
-        )
-        return result
+        to_sign = f"{_ALGORITHM}\n{stamp}\n{self._scope(stamp)}\n{sha256(request.encode()).hexdigest()}"
+        return _hmac(self._key(credentials.secret_key, stamp[:8]), to_sign).hex()
+
+
+def _stamp(now: float | None) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+
+
+def _signed_headers(headers: Mapping[str, str], host: str) -> dict[str, str]:
+    """Return the headers to sign, in the order in which they are signed."""
+    signed = {k.lower(): " ".join(v.split()) for k, v in headers.items() if k.lower() not in _NOT_SIGNED}
+    signed["host"] = host
+    return dict(sorted(signed.items()))

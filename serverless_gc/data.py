@@ -18,8 +18,9 @@ from serverless_gc.codes.base import Code
 from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encoded
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.observe import Report
-from serverless_gc.pipeline import Resources, product
+from serverless_gc.pipeline import product
 from serverless_gc.prepare import check_number, check_operand, find_loss
+from serverless_gc.resources import Resources
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.worker import losses
 

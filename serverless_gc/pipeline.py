@@ -12,20 +12,17 @@ invoker runs one attempt somewhere, the collector keeps what arrived, the code d
 from __future__ import annotations
 
 import asyncio
-import itertools
-import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from serverless_gc import observe
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.collect import Attempts, Collector, Presign
+from serverless_gc.collect import Attempts, Collector
 from serverless_gc.encode import EncodedMatrix
 from serverless_gc.engine import (
     AbortRound,
@@ -36,7 +33,6 @@ from serverless_gc.engine import (
     Engine,
     Event,
     Failed,
-    Host,
     Issue,
     OnEvent,
     RoundOutcome,
@@ -44,15 +40,12 @@ from serverless_gc.engine import (
 )
 from serverless_gc.errors import DecodeError, LimitError
 from serverless_gc.explain import undecodable, waves
-from serverless_gc.invoke.base import Invoker
-from serverless_gc.limits import Limits
-from serverless_gc.observe import Progress, Report, Span
-from serverless_gc.store.base import Store
-from serverless_gc.store.retry import StoreStats
+from serverless_gc.observe import Report, Span
+from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task, pack_block
 
-__all__ = ["Resources", "product"]
+__all__ = ["product"]
 
 INLINE_OPERAND = 32 * 1024
 """Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored
@@ -66,46 +59,6 @@ SINGLE_SLACK = 1e4
 
 ENVELOPE = 16 * 1024
 """Room for everything in a request or reply but the array."""
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Resources:
-    """What a session lends to a round."""
-
-    run: str
-    prefix: str
-    store: Store
-    invoker: Invoker
-    host: Host
-    limits: Limits
-    attempt_timeout: float
-    max_attempts: int
-    tolerance: float | None = None
-    logs_hint: str = ""
-    store_stats: StoreStats | None = None
-    progress: Progress | None = None
-    rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    chores: set[asyncio.Task[Any]] = field(default_factory=set)
-    warmed: int = 0
-    presign: Presign | None = None
-
-    def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something that no answer waits for; `settle` waits for it before the session closes."""
-        task = asyncio.get_running_loop().create_task(coro)
-        self.chores.add(task)
-        task.add_done_callback(self._chore_done)
-        return task
-
-    def _chore_done(self, task: asyncio.Task[Any]) -> None:
-        self.chores.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            _log.warning("clean-up after a round failed, closing the session tries again: %s", error)
-
-    async def settle(self) -> None:
-        """Wait for the chores."""
-        await asyncio.gather(*self.chores, return_exceptions=True)
 
 
 @dataclass(slots=True)

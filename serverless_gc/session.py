@@ -20,15 +20,15 @@ from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import as_source, scan
-from serverless_gc.errors import InputError, ServerlessGCError, StoreError
+from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
-from serverless_gc.pipeline import Resources
 from serverless_gc.policies import Deadline, UntilDecodable
 from serverless_gc.prepare import check_option, check_seconds, check_targets, choose_code
+from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
 from serverless_gc.types import StragglerModel, WaitPolicy
@@ -207,7 +207,7 @@ class Session:
             if pid == os.getpid():
                 await res.settle()
                 await backend.invoker.close()
-                await _sweep(res)
+                await res.sweep()
         finally:
             await backend.store.close()
             backend.release()
@@ -392,15 +392,3 @@ def _second(first: BaseException | None, error: ServerlessGCError) -> None:
     if first is None:
         raise error
     first.add_note(f"Closing the session failed as well: {error}")
-
-
-async def _sweep(res: Resources) -> None:
-    """Delete every object of the run."""
-    keys = [info.key async for info in res.store.list(f"{res.prefix}/")]
-    failed = await res.store.delete(keys)
-    if failed:
-        shown = ", ".join(f"{key} ({why})" for key, why in list(failed.items())[:10])
-        raise StoreError(
-            f"{len(failed)} of {len(keys)} objects under {res.store.url} could not be deleted: {shown}. "
-            "Delete them with: serverless-gc clean"
-        )

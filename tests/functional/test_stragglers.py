@@ -10,7 +10,8 @@ from serverless_gc.encode import store_encoded
 from serverless_gc.engine import AioHost
 from serverless_gc.invoke import SimulatedInvoker, StragglingInvoker
 from serverless_gc.limits import DEFAULT_LIMITS
-from serverless_gc.pipeline import Resources, product
+from serverless_gc.pipeline import product
+from serverless_gc.resources import Resources
 from serverless_gc.store import MemoryStore
 from serverless_gc.testing.jump_loop import run_virtually
 

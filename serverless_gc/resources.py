@@ -1,0 +1,72 @@
+"""What a session lends to its rounds: store, invoker, host, and a place for what nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from serverless_gc.collect import Presign
+from serverless_gc.engine import Host
+from serverless_gc.errors import StoreError
+from serverless_gc.invoke.base import Invoker
+from serverless_gc.limits import Limits
+from serverless_gc.observe import Progress
+from serverless_gc.store.base import Store
+from serverless_gc.store.retry import StoreStats
+
+__all__ = ["Resources"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Resources:
+    """What a session lends to a round."""
+
+    run: str
+    prefix: str
+    store: Store
+    invoker: Invoker
+    host: Host
+    limits: Limits
+    attempt_timeout: float
+    max_attempts: int
+    tolerance: float | None = None
+    logs_hint: str = ""
+    store_stats: StoreStats | None = None
+    progress: Progress | None = None
+    rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    chores: set[asyncio.Task[Any]] = field(default_factory=set)
+    warmed: int = 0
+    presign: Presign | None = None
+
+    def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something that no answer waits for; `settle` waits for it before the session closes."""
+        task = asyncio.get_running_loop().create_task(coro)
+        self.chores.add(task)
+        task.add_done_callback(self._chore_done)
+        return task
+
+    def _chore_done(self, task: asyncio.Task[Any]) -> None:
+        self.chores.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.warning("clean-up after a round failed, closing the session tries again: %s", error)
+
+    async def settle(self) -> None:
+        """Wait for the chores."""
+        await asyncio.gather(*self.chores, return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """Delete every object of the run."""
+        keys = [info.key async for info in self.store.list(f"{self.prefix}/")]
+        failed = await self.store.delete(keys)
+        if failed:
+            shown = ", ".join(f"{key} ({why})" for key, why in list(failed.items())[:10])
+            raise StoreError(
+                f"{len(failed)} of {len(keys)} objects under {self.store.url} could not be deleted: {shown}. "
+                "Delete them with: serverless-gc clean"
+            )

@@ -3,11 +3,16 @@
 import uuid
 
 import boto3
+import hypothesis
 import numpy as np
 import pytest
 
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
 from serverless_gc.testing.offline_aws import offline_aws
+
+hypothesis.settings.register_profile("ci", derandomize=True)  # a landing is not the place to find new examples
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 pytest.register_assert_rewrite("serverless_gc.testing.invoker_suite", "serverless_gc.testing.store_suite")
 

@@ -166,7 +166,8 @@ before = len(logging.root.handlers)
 import serverless_gc.observe as o, serverless_gc.encode
 import sys
 assert len(logging.root.handlers) == before
-assert not any(name.startswith("serverless_gc") for name in logging.root.manager.loggerDict)
+ours = [name for name in logging.root.manager.loggerDict if name.startswith("serverless_gc")]
+assert not any(logging.getLogger(name).handlers for name in ours)
 assert "matplotlib" not in sys.modules and "tqdm" not in sys.modules
 p = o.Progress(interval=0.0)
 p(o.RoundOpened(0.0, 0, n_slots=2, needed=2))

@@ -1,5 +1,6 @@
 """Shared by all tests: the default problem of the trials, and S3 on this machine."""
 
+import os
 import uuid
 
 import boto3

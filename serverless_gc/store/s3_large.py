@@ -24,7 +24,6 @@ __all__ = ["read", "slices", "write"]
 
 _T = TypeVar("_T")
 _ABORT_SECONDS = 1.0
-_log = logging.getLogger(__name__)
 
 
 class Request(Protocol):
@@ -125,7 +124,7 @@ async def _abort(request: Request, key: str, upload: dict[str, str]) -> None:
         async with asyncio.timeout(_ABORT_SECONDS):
             await request("AbortMultipartUpload", key, lambda opened: opened.client.abort_multipart_upload(**upload))
     except (TimeoutError, ServerlessGCError) as error:
-        _log.warning(
+        logging.getLogger(__name__).warning(
             "parts of an unfinished upload of %r stay until the bucket's lifecycle removes them: %s", key, error
         )
 

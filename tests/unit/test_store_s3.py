@@ -270,3 +270,23 @@ async def test_region_comes_from_the_variables_that_other_tools_read(monkeypatch
         await store.close()
     assert store.url.startswith("s3://b/?region=eu-west-1&")
     assert "/eu-west-1/s3/aws4_request" in server.asked[0].headers["authorization"]
+
+
+async def test_connections_are_used_again(store_at):
+    """Whether an answer is small, received where it lies, or an error."""
+    bodies = {"small": b"x", "large": bytes(3_000_000)}
+
+    def answer(asked, _):
+        body = bodies.get(asked.path.rpartition("/")[2])
+        return s3_error(404, "NoSuchKey") if body is None else response(200, b"" if asked.method == "PUT" else body)
+
+    with http_double(answer) as server:
+        store = store_at(server)
+        for _ in range(3):
+            for key, body in bodies.items():
+                assert bytes(await store.get(key)) == body
+                await store.put(key, body)
+            with pytest.raises(ObjectNotFound):
+                await store.get("absent")
+        assert server.connections == 1
+        await store.close()

@@ -6,6 +6,7 @@ import sys
 SCRIPT = """
 import asyncio, os, signal, sys, threading, time
 import numpy as np, serverless_gc as sgc
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it, and so its children
 from serverless_gc.invoke import LocalInvoker
 from serverless_gc.store import MemoryStore
 
@@ -54,6 +55,7 @@ def test_interrupt_then_run_again():
 OVER_HTTP = """
 import os, signal, sys, threading, time
 import numpy as np, serverless_gc as sgc
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it, and so its children
 from serverless_gc.testing.lambda_endpoint import Step
 from serverless_gc.testing.offline_aws import offline_aws
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import cmath
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,7 @@ class Attempts:
             if stored is None or stored.value is None:
                 raise InvokeError(f"the result announced under {task.result_key} is not there", kind="bad-reply")
             self.counts["by_reference"] += 1
-            reply = Reply(**{**_fields(stored), "times": reply.times, "stats": reply.stats})
+            reply = replace(stored, times=reply.times, stats=reply.stats)
         value = reply.value
         assert value is not None  # noqa: S101 - just checked for every path
         self.counts["bytes_down"] += value.nbytes
@@ -215,7 +215,3 @@ def _worker_error(error: Mapping[str, str]) -> InvokeError:
     """Say in the driver's words what a worker reported."""
     kind = _WORKER_KINDS.get(error.get("kind", ""), "function")
     return InvokeError(f"{error.get('type', 'error')}: {error.get('message', '')}", kind=kind, may_have_run=False)
-
-
-def _fields(reply: Reply) -> dict[str, Any]:
-    return {name: getattr(reply, name) for name in reply.__slots__}

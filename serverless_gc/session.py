@@ -38,9 +38,12 @@ __all__ = ["Session", "current_session", "default_session"]
 ATTEMPT_MARGIN = 5.0
 """Seconds by which the client outwaits the longest function: giving up earlier would lose replies already paid for."""
 
+CLOSED = "this session is closed; make a new one"
+
 PolicyFactory = Callable[[Code], WaitPolicy]
 
-_CURRENT: contextvars.ContextVar[Session | None] = contextvars.ContextVar("serverless_gc_session", default=None)
+_BLOCKS: contextvars.ContextVar[tuple[Session, ...]] = contextvars.ContextVar("serverless_gc_sessions", default=())
+"""Sessions whose ``with`` block was begun in this context, innermost last."""
 
 
 class Session:
@@ -147,38 +150,47 @@ class Session:
         self._opening = asyncio.Lock()
         self._numbers = itertools.count()
         self._closed = False
-        self._token: contextvars.Token[Session | None] | None = None
+        self._running = False
         self._make_backend()
 
     # -- life ----------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self._token = _CURRENT.set(self)
+        self._enter()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        if self._token is not None:
-            _CURRENT.reset(self._token)
-            self._token = None
+        self._leave()
         try:
             self.close()
         except ServerlessGCError as failed:
             _second(exc, failed)
 
     async def __aenter__(self) -> Self:
-        self._token = _CURRENT.set(self)
+        self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._token is not None:
-            _CURRENT.reset(self._token)
-            self._token = None
+        self._leave()
         try:
             await self.close_async()
         except ServerlessGCError as failed:
             _second(exc, failed)
+
+    def _enter(self) -> None:
+        if self._closed:
+            raise ServerlessGCError(CLOSED)
+        if self._running:
+            raise ServerlessGCError("this session's with block is already running; use the session in it as it is")
+        self._running = True
+        _BLOCKS.set((*_BLOCKS.get(), self))
+
+    def _leave(self) -> None:
+        # No token: blocks may end out of order, or in another context than they began in (fixtures, exit stacks).
+        self._running = False
+        _BLOCKS.set(tuple(session for session in _BLOCKS.get() if session.running))
 
     def __repr__(self) -> str:
         return f"Session(backend={self.backend!r}, {'closed' if self._closed else f'{len(self._encoded)} data sets'})"
@@ -217,7 +229,7 @@ class Session:
     async def resources(self) -> Resources:
         """Return the open store, invoker and host; opens them on first use, and again in a forked child."""
         if self._closed:
-            raise ServerlessGCError("this session is closed; make a new one")
+            raise ServerlessGCError(CLOSED)
         if self._opened is not None and self._opened[2] != os.getpid():
             # A forked child: threads, connections and locks did not come along, objects did.
             self._opening = asyncio.Lock()
@@ -253,6 +265,11 @@ class Session:
     def closed(self) -> bool:
         """Whether the session was closed."""
         return self._closed
+
+    @property
+    def running(self) -> bool:
+        """Whether its ``with`` block is running."""
+        return self._running
 
     def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
         """Make the waiting policy of one round."""
@@ -370,8 +387,8 @@ class Session:
 
 
 def current_session() -> Session | None:
-    """Return the session of the innermost ``with`` block, or None."""
-    return _CURRENT.get()
+    """Return the session of the innermost ``with`` block that is still running, or None."""
+    return next((session for session in reversed(_BLOCKS.get()) if session.running), None)
 
 
 _DEFAULTS: dict[str, Session] = {}

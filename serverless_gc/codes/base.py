@@ -110,6 +110,10 @@ class Certificate:
         Size of the dense system that was solved (0 for peeling alone).
     warning
         What a careful user should know, or an empty string.
+    error
+        Squared error ``||a @ B - 1||**2`` of the combination of a gradient code; 0 where the answer is exact.
+    weights
+        What each used message was multiplied by, where the answer is one weighted sum of them.
     """
 
     method: str
@@ -120,6 +124,8 @@ class Certificate:
     surplus_checked: int = 0
     unknowns: int = 0
     warning: str = ""
+    error: float = 0.0
+    weights: Mapping[int, Any] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -231,7 +237,8 @@ class Code(ABC):
         ids = range(self.n_messages) if messages is None else messages
         g = self.generator[list(ids)]
         flat = stacked.reshape(self.k, -1)
-        coded = g.astype(flat.dtype, copy=False) @ flat
+        kept = flat.dtype if g.dtype.kind == "f" else np.result_type(g, flat)
+        coded = g.astype(kept, copy=False) @ flat
         coded = coded.reshape((len(ids), *stacked.shape[1:]))
         if out is None:
             return coded

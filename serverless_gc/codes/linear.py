@@ -26,7 +26,7 @@ from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
-__all__ = ["LinearCode", "RankTracker", "as_linear"]
+__all__ = ["LinearCode", "RankTracker", "as_linear", "check_placement"]
 
 _DEPENDENT = 1e-10
 """A row whose part outside the span is shorter than this, relative to the row, adds nothing to the rank: rounding
@@ -133,7 +133,7 @@ class LinearCode(Code):
             n_workers = len(matrix) if placement is None else len(placement)
         super().__init__(n_workers, matrix.shape[1])
         self._matrix = matrix
-        self._placement = _check_placement(placement, self.n_workers, len(matrix))
+        self._placement = check_placement(placement, self.n_workers, len(matrix))
         rank = int(np.linalg.matrix_rank(matrix))
         if rank < self.k:
             raise InputError(f"generator must have rank k={self.k}, or no set of messages decodes; its rank is {rank}")
@@ -288,9 +288,10 @@ def _real_matrix(generator: ArrayLike) -> FloatArray:
     return matrix
 
 
-def _check_placement(
+def check_placement(
     placement: Sequence[Sequence[int]] | None, n_workers: int, n_messages: int
 ) -> tuple[tuple[int, ...], ...]:
+    """Check who computes which message; ``None`` shares them out evenly, in order."""
     if placement is None:
         each, left = divmod(n_messages, n_workers)
         if left or not each:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import cmath
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,10 +62,20 @@ class Collector:
     def __init__(self, code: Code, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.code = code
         self.shape = shape
-        self.answer = np.empty((code.k, *shape), dtype)
+        self.dtype = dtype
+        self.answer = np.empty((code.k, *shape), dtype) if code.target == "blocks" else None
         self.values: dict[int, Array] = {}
-        self._sources = [code.source_of(message) for message in range(code.n_messages)]
         self._taken: set[int] = set()
+
+    def file_all(self, messages: Sequence[int], value: Array) -> None:
+        """Keep what one worker sent: its message, or for several their stack; errors as for `file`."""
+        if len(messages) == 1:
+            self.file(messages[0], value)
+            return
+        if len(value) != len(messages):
+            raise InvokeError(f"result holds {len(value)} messages, expected {len(messages)}", kind="bad-reply")
+        for message, part in zip(messages, value, strict=True):
+            self.file(message, part)
 
     def file(self, message: int, value: Array) -> None:
         """Keep the value of one message; a second value of the same message is ignored.
@@ -79,24 +89,26 @@ class Collector:
             return
         if value.shape != self.shape:
             raise InvokeError(f"result has shape {value.shape}, expected {self.shape}", kind="bad-reply")
-        if value.dtype != self.answer.dtype and not np.can_cast(value.dtype, self.answer.dtype, "same_kind"):
-            raise InvokeError(f"result has dtype {value.dtype}, expected {self.answer.dtype}", kind="bad-reply")
+        if value.dtype != self.dtype and not np.can_cast(value.dtype, self.dtype, "same_kind"):
+            raise InvokeError(f"result has dtype {value.dtype}, expected {self.dtype}", kind="bad-reply")
         # A sum is finite only if every term is, or terms overflow together: look closely only then.
         if not cmath.isfinite(value.sum()) and not np.isfinite(value).all():
             raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
-        source = self._sources[message]
-        if source is None or source in self._taken:
-            row = np.empty(self.shape, self.answer.dtype)
+        source = None if self.answer is None else self.code.source_of(message)
+        if self.answer is None or source is None or source in self._taken:
+            row = np.empty(self.shape, self.dtype)
         else:
             self._taken.add(source)
             row = self.answer[source]
         row[...] = value
         self.values[message] = row
 
-    def decode(self, messages: Iterable[int], tolerance: float | None, scale: float) -> tuple[Array, Certificate]:
-        """Reconstruct all source blocks from these messages, shape ``(k, *shape)``; see `Code.decode`."""
+    def decode(
+        self, messages: Iterable[int], tolerance: float | None, scale: float, **options: Any
+    ) -> tuple[Array, Certificate]:
+        """Reconstruct from these messages what the code's ``decode`` gives, with its further ``options``."""
         values = {message: self.values[message] for message in messages}
-        return self.code.decode(values, out=self.answer, tolerance=tolerance, scale=scale)
+        return self.code.decode(values, out=self.answer, tolerance=tolerance, scale=scale, **options)
 
 
 Presign = Callable[[Task], Awaitable[Task]]

@@ -17,8 +17,9 @@ from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
 from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encoded
 from serverless_gc.errors import InputError, ServerlessGCError
+from serverless_gc.jobs import product_job
 from serverless_gc.observe import Report
-from serverless_gc.pipeline import product
+from serverless_gc.pipeline import run_round
 from serverless_gc.prepare import check_number, check_operand, find_loss
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, WaitPolicy
@@ -314,7 +315,8 @@ class CodedData:
         owner = self._pair.owner
         matrix = await self._pair.matrix(axis)
         res = await owner.resources()
-        answer, report = await product(res, matrix, operand, lambda code: owner.policy_for(code, deadline))
+        job = product_job(matrix, operand)
+        answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline))
         return answer, self._pair.reported(report)
 
 

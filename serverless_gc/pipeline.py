@@ -4,9 +4,9 @@ Data flows one way::
 
     encode -> store -> invoke -> (work) -> collect -> decode -> update
 
-Encoding happened before (`serverless_gc.encode`), the update is the caller's (`serverless_gc.session`); `product` is
-what lies between. The engine decides when to stop waiting, the host runs it on a real or a virtual clock, the
-invoker runs one attempt somewhere, the collector keeps what arrived, the code decodes.
+Encoding happened before (`serverless_gc.encode`), the update is the caller's (`serverless_gc.session`); `run_round` is
+what lies between. What is computed is a `Job`. The engine decides when to stop waiting, the host runs it on a real or a
+virtual clock, the invoker runs one attempt somewhere, the collector keeps what arrived, the code decodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import numpy as np
 from serverless_gc import observe
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.collect import Attempts, Collector
-from serverless_gc.encode import EncodedMatrix
 from serverless_gc.engine import (
     AbortRound,
     Action,
@@ -40,12 +39,13 @@ from serverless_gc.engine import (
 )
 from serverless_gc.errors import DecodeError, LimitError
 from serverless_gc.explain import undecodable, waves
+from serverless_gc.jobs import Job
 from serverless_gc.observe import Report, Span
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task, pack_block
 
-__all__ = ["product"]
+__all__ = ["run_round"]
 
 INLINE_OPERAND = 32 * 1024
 """Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored
@@ -66,37 +66,29 @@ class _Round:
     """What all attempts of one round share."""
 
     number: int
-    matrix: EncodedMatrix
-    operand: Array
+    job: Job
     operand_key: str
     cancel_key: str
     collector: Collector
     attempts: Attempts
 
 
-async def product(
-    res: Resources,
-    matrix: EncodedMatrix,
-    operand: Array,
-    make_policy: Callable[[Code], WaitPolicy],
-) -> tuple[Array, Report]:
-    """Compute ``M @ operand`` from the coded blocks of ``M`` without waiting for stragglers.
+async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], WaitPolicy]) -> tuple[Array, Report]:
+    """Compute what the job says, without waiting for stragglers.
 
     Parameters
     ----------
     res
         The session's store, invoker and host.
-    matrix
-        The encoded ``(m, p)`` matrix.
-    operand
-        ``(p,)`` or ``(p, c)``.
+    job
+        What each worker computes from which blocks, and what the decoded blocks make.
     make_policy
         Code to waiting policy; called once a round.
 
     Returns
     -------
     array, report
-        The product, ``(m,)`` or ``(m, c)``, and what the round cost.
+        The answer, and what the round cost.
 
     Raises
     ------
@@ -107,13 +99,14 @@ async def product(
     ConfigError, ProtocolMismatch
         At once, if bucket, function or credentials are refused, or the deployed worker is of another version.
     """
+    code = job.code
     before = _service_counts(res)
     published = time.perf_counter()
-    rnd = await _publish(res, matrix, operand)  # store
+    rnd = await _publish(res, job)  # store
 
     engine = Engine(
-        make_policy(matrix.code),
-        matrix.code.n_workers,
+        make_policy(code),
+        code.n_workers,
         max_attempts=res.max_attempts,
         seed=rnd.number,
         version=rnd.number,
@@ -133,13 +126,13 @@ async def product(
     finally:
         res.chore(_retire(res, rnd))
     if outcome.error:
-        raise undecodable(matrix.code, rnd.collector.values, outcome, res.logs_hint)
+        raise undecodable(code, rnd.collector.values, outcome, res.logs_hint)
 
     decoding = time.perf_counter()
     # What landed behind the deciding result is counted as given up, so it is not used either.
-    consumed = [message for arrival in outcome.arrivals for message in matrix.code.placement(arrival.task.slot)]
+    consumed = [message for arrival in outcome.arrivals for message in code.placement(arrival.task.slot)]
     blocks, certificate = _decode(rnd, consumed, res.tolerance)  # decode
-    answer = matrix.partition.join(blocks)
+    answer = job.finish(blocks)
     ended = time.perf_counter()
     warmed, res.warmed = res.warmed, 0
 
@@ -157,13 +150,12 @@ async def product(
 
 def _decode(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tuple[Array, Certificate]:
     """Decode, knowing what the code cannot: how large the summed terms were, and how the blocks were rounded."""
-    matrix, operand = rnd.matrix, rnd.operand
-    terms = matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand))
-    coarser = float(np.finfo(matrix.dtype).eps / np.finfo(rnd.collector.answer.dtype).eps)
+    job, collector = rnd.job, rnd.collector
+    coarser = float(np.finfo(job.stored).eps / np.finfo(collector.dtype).eps)
     if coarser <= 1:
-        return rnd.collector.decode(consumed, tolerance, scale=terms)
+        return collector.decode(consumed, tolerance, scale=job.scale, **job.decoding)
     # Blocks stored in single precision: their rounding, not that of the arithmetic, is what a decode amplifies.
-    blocks, certificate = rnd.collector.decode(consumed, None, scale=terms * SINGLE_SLACK)
+    blocks, certificate = collector.decode(consumed, None, scale=job.scale * SINGLE_SLACK, **job.decoding)
     predicted = certificate.predicted_error * coarser
     if tolerance is not None and predicted > tolerance:
         raise DecodeError(
@@ -187,7 +179,7 @@ def _service_counts(res: Resources) -> dict[str, int]:
 @contextmanager
 def _announced(res: Resources, rnd: _Round) -> Iterator[OnEvent | None]:
     """Show the round's progress, if the session has somewhere to show it."""
-    progress, number, code = res.progress, rnd.number, rnd.matrix.code
+    progress, number, code = res.progress, rnd.number, rnd.job.code
     if progress is None:
         yield None
         return
@@ -205,8 +197,7 @@ def _announced(res: Resources, rnd: _Round) -> Iterator[OnEvent | None]:
             case _:
                 pass
 
-    name = f"{'X.T r' if rnd.matrix.axis else 'X w'} ({code.name})"
-    progress(observe.RoundOpened(0.0, number, code.n_workers, code.k, name))
+    progress(observe.RoundOpened(0.0, number, code.n_workers, code.k, f"{rnd.job.label} ({code.name})"))
     watch = asyncio.get_running_loop().create_task(progress.watch())
     try:
         yield on_event
@@ -214,61 +205,60 @@ def _announced(res: Resources, rnd: _Round) -> Iterator[OnEvent | None]:
         watch.cancel()
 
 
-async def _publish(res: Resources, matrix: EncodedMatrix, operand: Array) -> _Round:
+async def _publish(res: Resources, job: Job) -> _Round:
     """Store the operand if it is large, check the sizes, and lay out where results go."""
     number = next(res.rounds)
     base = f"{res.prefix}/round/{number:07d}"
-    shape = (matrix.partition.b, *operand.shape[1:])
-    dtype = np.result_type(matrix.dtype, operand.dtype)
-    reply_bytes = int(np.prod(shape)) * dtype.itemsize
+    message_bytes = math.prod(job.shape) * job.dtype.itemsize
     inline_request = min(INLINE_OPERAND, res.limits.request_bytes * 3 // 4 - ENVELOPE)
     inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
     operand_key, uploaded = "", 0
-    if operand.nbytes > inline_request:
+    if job.operand is not None and job.operand.nbytes > inline_request:
         operand_key = f"{base}/operand"
-        if operand.nbytes > res.limits.object_bytes:
+        if job.operand.nbytes > res.limits.object_bytes:
             raise LimitError(
-                f"the operand has {operand.nbytes} bytes, one object holds at most {res.limits.object_bytes}"
+                f"the operand has {job.operand.nbytes} bytes, one object holds at most {res.limits.object_bytes}"
             )
-        parts = pack_block(operand)
+        parts = pack_block(job.operand)
         uploaded = sum(memoryview(part).nbytes for part in parts)
         await res.store.put(operand_key, parts)
-    collector = Collector(matrix.code, shape, dtype)
+    collector = Collector(job.code, job.shape, job.dtype)
 
     def make_task(spec: TaskSpec) -> Task:
+        reply_bytes = message_bytes * len(job.code.placement(spec.slot))
         return Task(
             run=res.run,
             round=number,
             task_id=spec.task_id,
             slot=spec.slot,
             attempt=spec.attempt,
-            kernel="matvec",
-            blocks=tuple(matrix.keys[message] for message in matrix.code.placement(spec.slot)),
+            kernel=job.kernel,
+            blocks=tuple(job.blocks(spec.slot)),
             result_key=f"{base}/{spec.slot:05d}",
             store=res.store.url,
-            operand=None if operand_key else operand,
+            operand=None if operand_key else job.operand,
             operand_key=operand_key,
             inline_limit=reply_bytes if reply_bytes <= inline_reply else 0,
             cancel_key=f"{base}/cancel",
+            params=job.params(spec),
         )
 
     def accept(spec: TaskSpec, value: Array) -> None:
-        (message,) = matrix.code.placement(spec.slot)
-        collector.file(message, value)
+        collector.file_all(job.code.placement(spec.slot), value)
 
     attempts = Attempts(
         res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded, presign=res.presign
     )
-    return _Round(number, matrix, operand, operand_key, f"{base}/cancel", collector, attempts)
+    return _Round(number, job, operand_key, f"{base}/cancel", collector, attempts)
 
 
 async def _retire(res: Resources, rnd: _Round) -> None:
     """Tell workers that are still at it to stop, and remove what the round stored."""
     base = rnd.cancel_key.removesuffix("cancel")
-    late = len(rnd.collector.values) < rnd.matrix.code.n_workers
+    late = len(rnd.collector.values) < rnd.job.code.n_messages
     if late:
         await res.store.put(rnd.cancel_key, b"")
-    keys = [f"{base}{slot:05d}" for slot in range(rnd.matrix.code.n_workers)]
+    keys = [f"{base}{slot:05d}" for slot in range(rnd.job.code.n_workers)]
     await res.store.delete([*keys, rnd.operand_key] if rnd.operand_key else keys)
 
 
@@ -322,16 +312,16 @@ def _report(
         by_reference=seen["by_reference"],
         failures={str(kind): n for kind, n in counts.failures.items()},
         reasons=dict(rnd.attempts.reasons),
-        code=rnd.matrix.code.name,
-        n_workers=rnd.matrix.code.n_workers,
-        k=rnd.matrix.code.k,
+        code=rnd.job.code.name,
+        n_workers=rnd.job.code.n_workers,
+        k=rnd.job.code.k,
         bytes_up=rnd.attempts.bytes_up,
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
         warmed=warmed,
         spans=tuple(_spans(outcome.records, rnd.number)),
         decodable={rnd.number: outcome.t_close},
-        notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.matrix.code.n_workers)))),
+        notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.job.code.n_workers)))),
     )
 
 

@@ -180,6 +180,11 @@ class Code(ABC):
         """Number of messages all workers together can send; one a worker unless a code says otherwise."""
         return self.n_workers
 
+    @property
+    def target(self) -> Literal["blocks", "sum"]:
+        """What `decode` gives: all ``k`` source blocks, shape ``(k, ...)``, or only a sum of the shape of one."""
+        return "blocks"
+
     def placement(self, worker: int) -> tuple[int, ...]:
         """Message ids that ``worker`` computes, in the order it computes them."""
         if not 0 <= worker < self.n_workers:

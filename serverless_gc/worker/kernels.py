@@ -170,11 +170,13 @@ def _need_operand(kernel: str, operand: Array | None) -> Array:
 
 
 def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
-    """Return the task's one block times its operand."""
+    """Return the task's block times its operand; for several blocks the stack of their products."""
     operand = _need_operand("matvec", operand)
-    if len(blocks) != 1:
-        raise ValueError(f"kernel 'matvec' takes one block, the task names {len(blocks)}")
-    return multiply(blocks[0], operand)
+    if not blocks:
+        raise ValueError("kernel 'matvec' needs a block, the task names none")
+    if len(blocks) == 1:
+        return multiply(blocks[0], operand)
+    return np.stack([multiply(block, operand) for block in blocks])
 
 
 def gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:

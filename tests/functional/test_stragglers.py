@@ -9,8 +9,9 @@ import serverless_gc as sgc
 from serverless_gc.encode import store_encoded
 from serverless_gc.engine import AioHost
 from serverless_gc.invoke import SimulatedInvoker, StragglingInvoker
+from serverless_gc.jobs import product_job
 from serverless_gc.limits import DEFAULT_LIMITS
-from serverless_gc.pipeline import product
+from serverless_gc.pipeline import run_round
 from serverless_gc.resources import Resources
 from serverless_gc.store import MemoryStore
 from serverless_gc.testing.jump_loop import run_virtually
@@ -96,7 +97,7 @@ def test_the_same_with_the_host_of_real_backends(name):
         res = Resources(
             "run", "runs/run", store, invoker, AioHost(), DEFAULT_LIMITS, attempt_timeout=60, max_attempts=3
         )
-        z, report = await product(res, matrix, w, sgc.UntilDecodable)
+        z, report = await run_round(res, product_job(matrix, w), sgc.UntilDecodable)
         await res.settle()
         return z, report
 

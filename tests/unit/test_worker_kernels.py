@@ -86,8 +86,8 @@ def test_shapes_that_do_not_fit_are_named():
         multiply(np.ones((2, 3)), np.ones(2))
     with pytest.raises(ValueError, match="must be a matrix"):
         multiply(np.ones(3), np.ones(3))
-    with pytest.raises(ValueError, match="takes one block, the task names 2"):
-        kernels.get("matvec")([np.ones((1, 1))] * 2, np.ones(1), {})
+    with pytest.raises(ValueError, match="needs a block, the task names none"):
+        kernels.get("matvec")([], np.ones(1), {})
     with pytest.raises(ValueError, match="needs an operand"):
         kernels.get("matvec")([np.ones((1, 1))], None, {})
     with pytest.raises(ValueError, match="no kernel 'matmul'; it has gradient, matvec, noop"):
@@ -140,3 +140,9 @@ def test_softmax_takes_a_matrix_of_weights():
 def test_noop():
     assert kernels.get("noop")([], None, {"size": 3}).tolist() == [0, 0, 0]
     assert kernels.get("noop")([], None, {}).shape == (0,)
+
+
+def test_several_blocks_give_the_stack_of_their_products():
+    blocks = [np.arange(6.0).reshape(2, 3), np.ones((2, 3))]
+    product = kernels.get("matvec")(blocks, np.array([1.0, 0.0, 2.0]), {})
+    assert product.tolist() == [[4.0, 13.0], [3.0, 3.0]]

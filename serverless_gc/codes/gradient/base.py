@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -140,6 +140,11 @@ class GradientCode(Code):
     @abstractmethod
     def _build_generator(self) -> Array:
         """Build the dense encoding matrix; called once."""
+
+    @property
+    def target(self) -> Literal["blocks", "sum"]:
+        """The sum of all partition gradients is wanted, nothing else."""
+        return "sum"
 
     @property
     def fold(self) -> int:

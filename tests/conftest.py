@@ -15,7 +15,7 @@ hypothesis.settings.register_profile("ci", derandomize=True)  # a landing is not
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
-pytest.register_assert_rewrite("serverless_gc.testing.invoker_suite", "serverless_gc.testing.store_suite")
+pytest.register_assert_rewrite(*(f"serverless_gc.testing.{name}_suite" for name in ("code", "invoker", "store")))
 
 
 @pytest.fixture(scope="session")

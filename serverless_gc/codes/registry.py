@@ -47,6 +47,7 @@ class _Entry:
     info: CodeInfo
     target: str | type[Code]
     sizes: Sizes | None
+    listed: bool
 
 
 def rate(numerator: int, denominator: int) -> Sizes:
@@ -79,6 +80,7 @@ def register(
     kind: CodeKind = "data",
     exact: bool = True,
     sizes: Sizes | None = _THREE_QUARTERS,
+    listed: bool = True,
 ) -> None:
     """Make a code known by name.
 
@@ -95,6 +97,8 @@ def register(
         See `CodeInfo`.
     sizes
         Completes ``(n_workers, k)`` where the caller leaves one out; None if the class derives them itself.
+    listed
+        Whether `available` offers it: every code that it does can be made without further parameters.
 
     Raises
     ------
@@ -103,7 +107,7 @@ def register(
     """
     if name in _ENTRIES:
         raise InputError(f"name must be free, {name!r} is registered already: choose another")
-    _ENTRIES[name] = _Entry(CodeInfo(name, kind, exact, summary), target, sizes)
+    _ENTRIES[name] = _Entry(CodeInfo(name, kind, exact, summary), target, sizes, listed)
 
 
 def available() -> tuple[CodeInfo, ...]:
@@ -114,7 +118,7 @@ def available() -> tuple[CodeInfo, ...]:
     >>> [info.name for info in available() if info.name in ("mds", "polar")]
     ['mds', 'polar']
     """
-    return tuple(_ENTRIES[name].info for name in sorted(_ENTRIES))
+    return tuple(_ENTRIES[name].info for name in sorted(_ENTRIES) if _ENTRIES[name].listed)
 
 
 def code_class(name: str) -> type[Code]:
@@ -200,7 +204,7 @@ def _entry(name: str) -> _Entry:
         return _ENTRIES[name]
     near = difflib.get_close_matches(str(name), _ENTRIES, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise InputError(f"no code is called {name!r}; {hint}there are {', '.join(sorted(_ENTRIES))}")
+    raise InputError(f"no code is called {name!r}; {hint}there are {', '.join(info.name for info in available())}")
 
 
 def _parameters(cls: type[Code]) -> list[str]:
@@ -228,6 +232,15 @@ register(
     f"{_HOUSE}.linear:LinearCode",
     summary="Any generator matrix and placement: the slow reference of all others.",
     sizes=None,
+    listed=False,
+)
+register(
+    "linear-gradient",
+    f"{_HOUSE}.gradient.linear:LinearGradientCode",
+    summary="Any encoding matrix of partition gradients: the slow reference of all gradient codes.",
+    kind="gradient",
+    sizes=None,
+    listed=False,
 )
 register(
     "mds",

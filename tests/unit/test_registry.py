@@ -27,7 +27,10 @@ def test_listing_imports_numpy_only():
 def test_records():
     records = {r.name: r for r in available()}
     assert list(records) == sorted(records)
-    assert {"linear", "mds", "polar", "replication", "uncoded"} <= set(records)
+    assert {"mds", "polar", "replication", "uncoded"} <= set(records)
+    assert not {"linear", "linear-gradient"} & set(records), "they need a matrix: what is listed works with defaults"
+    for name in records:
+        assert get(name).name == name
     assert (records["mds"].kind, records["mds"].exact) == ("data", True)
     assert all(r.summary.endswith(".") for r in records.values())
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -1,0 +1,50 @@
+"""Every code of the registry passes the shipped suite at a small size."""
+
+import pytest
+
+from serverless_gc.codes import available, get
+from serverless_gc.codes.gradient import LinearGradientCode
+from serverless_gc.codes.linear import LinearCode
+from serverless_gc.testing.code_suite import CodeSuite
+
+SMALL = {
+    "mds": {"n_workers": 8, "k": 5},
+    "polar": {"n_workers": 8, "k": 4},
+    "replication": {"n_workers": 8, "k": 4},
+    "uncoded": {"k": 4},
+}
+PEELING = {"polar-peel": {"n_workers": 8, "k": 4, "mode": "peel"}, "polar-sc": {"n_workers": 8, "k": 4, "mode": "sc"}}
+
+
+def test_every_name_is_here():
+    assert set(SMALL) == {info.name for info in available()}
+
+
+class TestByName(CodeSuite):
+    @pytest.fixture(autouse=True, params=sorted(SMALL))
+    def name(self, request):
+        self.code = get(request.param, **SMALL[request.param])
+
+    def make_code(self):
+        return self.code
+
+
+class TestPeeling(CodeSuite):
+    rank_exact = False
+
+    @pytest.fixture(autouse=True, params=sorted(PEELING))
+    def name(self, request):
+        self.code = get("polar", **PEELING[request.param])
+
+    def make_code(self):
+        return self.code
+
+
+class TestLinear(CodeSuite):
+    def make_code(self):
+        return LinearCode([[1, 0], [0, 1], [1, 1], [1, -1]], placement=[[0, 1], [3, 2]])
+
+
+class TestLinearGradient(CodeSuite):
+    def make_code(self):
+        return LinearGradientCode([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]])

@@ -10,15 +10,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 import serverless_gc
 from serverless_gc.cli.build import build
 from serverless_gc.cli.clean import clean, destroy
+from serverless_gc.cli.codes import codes
 from serverless_gc.cli.deploy import deploy
 from serverless_gc.cli.doctor import doctor, status
 from serverless_gc.cli.settings import config_app
+from serverless_gc.cli.words import make_console
 from serverless_gc.errors import InputError
 
 __all__ = ["app"]
@@ -38,6 +39,7 @@ def _print_version(wanted: bool) -> None:
 
 
 app.command()(build)
+app.command()(codes)
 app.command()(deploy)
 app.command()(doctor)
 app.command()(status)
@@ -78,9 +80,7 @@ def demo(
     from serverless_gc.cli.offline import offline_account
     from serverless_gc.inject import Stragglers
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = 100  # a file has no width of its own
+    console = make_console()
     X, y, _ = load_flights()
     if rows is not None:
         spread = np.linspace(0, len(y) - 1, min(rows, len(y))).astype(int)

@@ -1,0 +1,52 @@
+"""`serverless-gc codes` tells of every code."""
+
+import re
+
+import pytest
+
+from serverless_gc.cli import main
+from serverless_gc.codes import available
+
+
+@pytest.fixture
+def printed(capsys, monkeypatch):
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["serverless-gc", "codes", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def test_the_table_names_every_code(printed):
+    code, out, _ = printed()
+    assert code == 0
+    rows = {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert {info.name for info in available()} <= rows
+
+
+@pytest.mark.parametrize("name", [info.name for info in available()])
+def test_one_code_in_detail(name, printed):
+    code, out, _ = printed(name, "--trials", "20")
+    assert code == 0
+    assert out.startswith(f"{name} (")
+    assert re.search(r"n_workers +\d+|n_workers +None +\d+", out)
+    assert "results awaited of" in out or "approximate: never exact" in out
+
+
+def test_the_figures_are_those_of_the_code(printed):
+    _, out, _ = printed("mds", "--workers", "20", "--k", "15")
+    assert "results awaited of 20: mean 15.0, 95 % of rounds 15, most 15" in out
+    assert "always enough: any 15" in out
+    assert re.search(r"encode: \d+\.\d times a memory copy", out)
+
+
+def test_wrong_words_are_explained(printed):
+    code, _, err = printed("poler")
+    assert code == 1
+    assert "did you mean 'polar'?" in err
+    code, _, err = printed("--k", "3")
+    assert code == 1
+    assert "go with a code's name" in err

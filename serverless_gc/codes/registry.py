@@ -202,9 +202,10 @@ def from_manifest(manifest: Mapping[str, Any]) -> Code:
 def _entry(name: str) -> _Entry:
     if name in _ENTRIES:
         return _ENTRIES[name]
-    near = difflib.get_close_matches(str(name), _ENTRIES, n=3, cutoff=0.5)
+    listed = [info.name for info in available()]
+    near = difflib.get_close_matches(str(name), listed, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise InputError(f"no code is called {name!r}; {hint}there are {', '.join(info.name for info in available())}")
+    raise InputError(f"no code is called {name!r}; {hint}there are {', '.join(listed)}")
 
 
 def _parameters(cls: type[Code]) -> list[str]:

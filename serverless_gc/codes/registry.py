@@ -244,6 +244,12 @@ register(
     listed=False,
 )
 register(
+    "lwpd",
+    f"{_HOUSE}.projective:ProjectiveCode",
+    summary="Derivatives along light directions: messages k times shorter than a gradient, any loss.",
+    kind="gradient",
+)
+register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",

@@ -8,6 +8,7 @@ from serverless_gc.codes.linear import LinearCode
 from serverless_gc.testing.code_suite import CodeSuite
 
 SMALL = {
+    "lwpd": {"n_workers": 9, "k": 4},
     "mds": {"n_workers": 8, "k": 5},
     "polar": {"n_workers": 8, "k": 4},
     "replication": {"n_workers": 8, "k": 4},

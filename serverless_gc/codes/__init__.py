@@ -12,17 +12,23 @@ from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
 from serverless_gc.codes.registry import available, from_manifest, get
 
 if TYPE_CHECKING:
+    from serverless_gc.codes.berrut import BerrutCode
+    from serverless_gc.codes.lagrange import LagrangeCode
     from serverless_gc.codes.linear import LinearCode
     from serverless_gc.codes.mds import MDSCode
+    from serverless_gc.codes.pcr import PCRCode
     from serverless_gc.codes.polar import PolarCode
     from serverless_gc.codes.replication import ReplicationCode
     from serverless_gc.codes.uncoded import UncodedCode
 
 __all__ = [
+    "BerrutCode",
     "Certificate",
     "Code",
+    "LagrangeCode",
     "LinearCode",
     "MDSCode",
+    "PCRCode",
     "PolarCode",
     "ReplicationCode",
     "Tracker",
@@ -34,8 +40,11 @@ __all__ = [
 ]
 
 _CLASSES = {
+    "BerrutCode": "berrut",
+    "LagrangeCode": "lagrange",
     "LinearCode": "linear",
     "MDSCode": "mds",
+    "PCRCode": "pcr",
     "PolarCode": "polar",
     "ReplicationCode": "replication",
     "UncodedCode": "uncoded",

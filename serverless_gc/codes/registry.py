@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 from serverless_gc.codes.base import Code, CodeKind
 from serverless_gc.errors import InputError
 
-__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "rate", "register"]
+__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "oversampled", "rate", "register"]
 
 Sizes: TypeAlias = Callable[[int | None, int | None], tuple[int, int]]
 """Completes the pair (n_workers, k) where one or both are None."""
@@ -64,6 +65,28 @@ def rate(numerator: int, denominator: int) -> Sizes:
         if n_workers is None:
             n_workers = _DEFAULT_WORKERS if k is None else -(-k * denominator // numerator)
         return n_workers, max(1, n_workers * numerator // denominator) if k is None else k
+
+    return complete
+
+
+def oversampled(degree: int, most: int = 10) -> Sizes:
+    """Make the rule for codes that interpolate: 1.3 workers for each of ``(k - 1) degree + 1`` results needed.
+
+    With just enough results interpolation has a very long tail of errors, and it needs ``k`` to be small.
+
+    Examples
+    --------
+    >>> complete = oversampled(2)
+    >>> complete(16, None), complete(None, 5), complete(100, None)
+    ((16, 6), (12, 5), (100, 10))
+    """
+
+    def complete(n_workers: int | None, k: int | None) -> tuple[int, int]:
+        if n_workers is None:
+            n_workers = _DEFAULT_WORKERS if k is None else math.ceil(1.3 * ((k - 1) * degree + 1))
+        if k is None:
+            k = max(1, min(most, int((n_workers / 1.3 - 1) // degree) + 1))
+        return n_workers, k
 
     return complete
 
@@ -173,6 +196,8 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
     make: Callable[..., Code] = cls
     if sizes is None:
         given = {} if n_workers is None else {"n_workers": n_workers}
+        if k is not None and "k" in inspect.signature(cls).parameters:
+            given["k"] = k
         code = _call(name, make, {**given, **params})
         if k is not None and k != code.k:
             raise InputError(f"k follows from the parameters of {name!r}: it is {code.k}, got {k}")
@@ -229,6 +254,33 @@ def _whole(label: str, value: int | None) -> int | None:
 
 _HOUSE = "serverless_gc.codes"
 register(
+    "berrut",
+    f"{_HOUSE}.berrut:BerrutCode",
+    summary="Rational interpolation: approximate answers for any function of a block, from any number of results.",
+    exact=False,
+    sizes=rate(1, 8),
+)
+register(
+    "entangled",
+    f"{_HOUSE}.matmul.polynomial:EntangledCode",
+    summary="Matrix products with the inner dimension cut too: p q r + r - 1 results, few blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "khatri-rao",
+    f"{_HOUSE}.matmul.khatri_rao:KhatriRaoCode",
+    summary="Matrix products, systematic with random parity: any p q results decode.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "lagrange",
+    f"{_HOUSE}.lagrange:LagrangeCode",
+    summary="Blocks on a polynomial: exact for any polynomial of a block, for few blocks.",
+    sizes=oversampled(1),
+)
+register(
     "linear",
     f"{_HOUSE}.linear:LinearCode",
     summary="Any generator matrix and placement: the slow reference of all others.",
@@ -250,14 +302,55 @@ register(
     kind="gradient",
 )
 register(
+    "matdot",
+    f"{_HOUSE}.matmul.matdot:MatDotCode",
+    summary="Matrix products cut along the inner dimension: 2 k - 1 results, very few blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
 )
 register(
+    "ortho-matdot",
+    f"{_HOUSE}.matmul.matdot:OrthoMatDotCode",
+    summary="MatDot in an orthonormal basis: accurate for up to 10 blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "pcr",
+    f"{_HOUSE}.pcr:PCRCode",
+    summary="Least-squares gradients in one round, one weighted sum of results, for few blocks.",
+    sizes=oversampled(2),
+)
+register(
     "polar",
     f"{_HOUSE}.polar:PolarCode",
     summary="Additions only, fast to encode and decode at hundreds of workers; needs a few results more than k.",
+)
+register(
+    "polar-matmul",
+    f"{_HOUSE}.matmul.polar:PolarMatmulCode",
+    summary="Matrix products with a polar code on each operand: additions only.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "polynomial",
+    f"{_HOUSE}.matmul.polynomial:PolynomialCode",
+    summary="Matrix products by polynomials in real points: p q results, up to 8 blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "polynomial-complex",
+    f"{_HOUSE}.matmul.polynomial:ComplexPolynomialCode",
+    summary="Matrix products by polynomials in complex roots of unity: p q results.",
+    kind="matmul",
+    sizes=None,
 )
 register(
     "replication",

@@ -1,5 +1,6 @@
 """Every code of the registry passes the shipped suite at a small size."""
 
+import matmul_cases as cases
 import pytest
 
 from serverless_gc.codes import available, get
@@ -8,8 +9,10 @@ from serverless_gc.codes.linear import LinearCode
 from serverless_gc.testing.code_suite import CodeSuite
 
 SMALL = {
+    "lagrange": {"n_workers": 8, "k": 4},
     "lwpd": {"n_workers": 9, "k": 4},
     "mds": {"n_workers": 8, "k": 5},
+    "pcr": {"n_workers": 8, "k": 3},
     "polar": {"n_workers": 8, "k": 4},
     "replication": {"n_workers": 8, "k": 4},
     "uncoded": {"k": 4},
@@ -17,8 +20,12 @@ SMALL = {
 PEELING = {"polar-peel": {"n_workers": 8, "k": 4, "mode": "peel"}, "polar-sc": {"n_workers": 8, "k": 4, "mode": "sc"}}
 
 
+ELSEWHERE = {"berrut", *cases.MATMUL}
+"""Approximate, or with two operands: tests/unit/test_berrut.py, tests/unit/test_matmul_codes.py."""
+
+
 def test_every_name_is_here():
-    assert set(SMALL) == {info.name for info in available()}
+    assert set(SMALL) | ELSEWHERE == {info.name for info in available()}
 
 
 class TestByName(CodeSuite):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from serverless_gc.errors import NotDecodableError as NotDecodableError
     from serverless_gc.errors import ServerlessGCError as ServerlessGCError
     from serverless_gc.errors import StoreError as StoreError
+    from serverless_gc.errors import WrongResult as WrongResult
     from serverless_gc.observe import Report as Report
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
@@ -56,6 +57,7 @@ _HOMES = {
     "Speculate": "policies",
     "StoreError": "errors",
     "UntilDecodable": "policies",
+    "WrongResult": "errors",
     "coded_gradient": "api",
     "coded_gradient_async": "api",
     "coded_matvec": "api",
@@ -79,6 +81,7 @@ __all__ = [
     "Speculate",
     "StoreError",
     "UntilDecodable",
+    "WrongResult",
     "__version__",
     "coded_gradient",
     "coded_gradient_async",

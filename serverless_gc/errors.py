@@ -9,6 +9,7 @@
     ├── NotDecodableError                  too few results arrived to reconstruct the answer
     │   └── DeadlineExceeded (TimeoutError)    ... because the time given ran out
     ├── DecodeError (ArithmeticError)      enough results, but the answer would not be accurate
+    │   └── WrongResult                    ... because results contradict one another: one of them is wrong
     ├── StoreError                         an object could not be read or written
     │   ├── ObjectNotFound (KeyError)      no object under that key
     │   └── CorruptObject                  length or checksum of a stored object is wrong
@@ -36,6 +37,7 @@ __all__ = [
     "ProtocolMismatch",
     "ServerlessGCError",
     "StoreError",
+    "WrongResult",
 ]
 
 FailureKind = Literal[
@@ -110,6 +112,10 @@ class DecodeError(ServerlessGCError, ArithmeticError):
         super().__init__(message)
         self.predicted = predicted
         self.tolerance = tolerance
+
+
+class WrongResult(DecodeError):
+    """More results arrived than the answer needs, and they contradict one another: at least one is wrong."""
 
 
 class StoreError(ServerlessGCError):

@@ -109,6 +109,8 @@ class Faults:
     non_finite
         Tasks whose reply carries a NaN (in its first entry), at every attempt; a reply without an inline value is
         left alone.
+    wrong
+        Tasks whose reply carries a wrong number (1 too much in its first entry), at every attempt.
     slow_down
         Fraction of store requests answered 503 SlowDown ...
     slow_down_seconds
@@ -130,6 +132,7 @@ class Faults:
     fail_times: int = 1
     late: Selection = 0.0
     non_finite: Selection = 0.0
+    wrong: Selection = 0.0
     slow_down: float = 0.0
     slow_down_seconds: float = 1.0
     corrupt: Collection[int] = ()
@@ -137,7 +140,7 @@ class Faults:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("throttle", "drop", "lose_reply", "fail", "late", "non_finite", "slow_down"):
+        for name in ("throttle", "drop", "lose_reply", "fail", "late", "non_finite", "wrong", "slow_down"):
             _check(name, getattr(self, name))
         if self.corrupt_how not in {"flip", "prefix", "truncate"}:
             raise InputError(f"corrupt_how must be 'flip', 'prefix' or 'truncate', got {self.corrupt_how!r}")

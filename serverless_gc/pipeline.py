@@ -37,7 +37,7 @@ from serverless_gc.engine import (
     RoundOutcome,
     TaskRecord,
 )
-from serverless_gc.errors import DecodeError, LimitError
+from serverless_gc.errors import DecodeError, LimitError, NotDecodableError, WrongResult
 from serverless_gc.explain import undecodable, waves
 from serverless_gc.jobs import Job
 from serverless_gc.observe import Report, Span
@@ -131,7 +131,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
     decoding = time.perf_counter()
     # What landed behind the deciding result is counted as given up, so it is not used either.
     consumed = [message for arrival in outcome.arrivals for message in code.placement(arrival.task.slot)]
-    blocks, certificate = _decode(rnd, consumed, res.tolerance)  # decode
+    blocks, certificate = _decode_without_wrong(rnd, consumed, res.tolerance)  # decode
     answer = job.finish(blocks)
     ended = time.perf_counter()
     warmed, res.warmed = res.warmed, 0
@@ -146,6 +146,26 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         warmed=warmed,
         **{name: after - before[name] for name, after in _service_counts(res).items()},
     )
+
+
+def _decode_without_wrong(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tuple[Array, Certificate]:
+    """Decode; if the results contradict one another and all but one agree, leave that one out and say so."""
+    try:
+        return _decode(rnd, consumed, tolerance)
+    except WrongResult as exc:
+        code, values = rnd.job.code, rnd.collector.values
+        suspects = code.suspects({message: values[message] for message in consumed})
+        if not suspects:
+            raise
+        senders = [slot for slot in range(code.n_workers) if set(code.placement(slot)) & set(suspects)]
+        who = f"worker{'s' if len(senders) > 1 else ''} {', '.join(map(str, senders))}"
+        exc.add_note(f"All results but that of {who} agree, but they do not suffice without it.")
+        try:
+            blocks, certificate = _decode(rnd, [i for i in consumed if i not in suspects], tolerance)
+        except NotDecodableError:
+            raise exc from None
+    note = f"the result of {who} contradicts all others, which agree; it was left out"
+    return blocks, replace(certificate, warning="; ".join(filter(None, (certificate.warning, note))))
 
 
 def _decode(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tuple[Array, Certificate]:

@@ -294,6 +294,18 @@ class Code(ABC):
             If a message id is unknown or shapes differ.
         """
 
+    def suspects(self, values: Mapping[int, Array]) -> tuple[int, ...]:
+        """Name the message that is wrong, after `decode` raised `WrongResult`.
+
+        Returns
+        -------
+        tuple
+            The id of the one message without which all others agree; empty if none or several would do.
+        """
+        from serverless_gc.codes.suspects import locate  # needed after a wrong result only
+
+        return locate(self.generator, values)
+
     # -- identity ------------------------------------------------------------------------------------
 
     def params(self) -> dict[str, Any]:

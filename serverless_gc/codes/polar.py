@@ -23,7 +23,7 @@ from serverless_gc.codes.polar_design import Cut, auto_epsilon, guaranteed_thres
 from serverless_gc.codes.polar_layout import Kernel, Layout
 from serverless_gc.codes.polar_sets import CUTS, Design, check_design, choose_positions
 from serverless_gc.codes.polar_trackers import Mode, make_tracker, missing_blocks
-from serverless_gc.errors import DecodeError, InputError, NotDecodableError
+from serverless_gc.errors import DecodeError, InputError, NotDecodableError, WrongResult
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["PolarCode"]
@@ -246,7 +246,7 @@ class PolarCode(Code):
 
         Only what the lost blocks need is computed, in place in ``out``. The certificate's ``predicted_error`` comes
         from running the same operations on unit rounding errors. With more results than needed, a sample of columns
-        is encoded again and compared: results that contradict the answer raise `DecodeError`.
+        is encoded again and compared: results that contradict the answer raise `WrongResult`.
 
         Raises
         ------
@@ -302,7 +302,7 @@ class PolarCode(Code):
                 tolerance=limit,
             )
         if certificate.residual is not None and not certificate.residual <= limit:
-            raise DecodeError(
+            raise WrongResult(
                 f"{self._label}: surplus results contradict the decoded blocks by {certificate.residual:.1e} "
                 f"(relative), tolerance {limit:.1e}; at least one result is wrong or not finite",
                 predicted=certificate.predicted_error,

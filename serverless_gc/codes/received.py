@@ -11,7 +11,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Certificate, check_message
 from serverless_gc.codes.blocks import as_row, promoted
-from serverless_gc.errors import DecodeError, InputError, NotDecodableError
+from serverless_gc.errors import DecodeError, InputError, NotDecodableError, WrongResult
 from serverless_gc.types import Array
 
 __all__ = [
@@ -128,9 +128,9 @@ def refuse_inaccurate(code: str, predicted: float, tolerance: float | None, ids:
 
 
 def refuse_mismatch(code: str, residual: float, tolerance: float, surplus: int) -> None:
-    """Raise `DecodeError` if the surplus messages contradict the others (NaN counts as a contradiction)."""
+    """Raise `WrongResult` if the surplus messages contradict the others (NaN counts as a contradiction)."""
     if not residual <= tolerance:
-        raise DecodeError(
+        raise WrongResult(
             f"{code}: {surplus} surplus messages contradict the answer (relative mismatch {residual:.1e}, tolerance "
             f"{tolerance:.1e}); at least one result is wrong: recompute it, or leave it out",
             predicted=residual,

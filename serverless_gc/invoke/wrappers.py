@@ -19,7 +19,7 @@ __all__ = ["FaultyInvoker", "StragglingInvoker", "inject"]
 
 Sleep = Callable[[float], Awaitable[object]]
 
-_INVOKE_FAULTS = ("throttle", "concurrency", "drop", "lose_reply", "fail", "late", "non_finite")
+_INVOKE_FAULTS = ("throttle", "concurrency", "drop", "lose_reply", "fail", "late", "non_finite", "wrong")
 
 
 class _Wrapper(Invoker):
@@ -142,7 +142,9 @@ class FaultyInvoker(_Wrapper):
         if self._hits("lose_reply", task):
             raise self._error(task, "lost", "the reply was lost on the way")
         if self._hits("non_finite", task):
-            reply = _with_nan(reply)
+            reply = _spoiled(reply, add=np.nan)
+        if self._hits("wrong", task):
+            reply = _spoiled(reply, add=1.0)
         return self._late(task, reply) if self._faults.late else reply
 
     def _hits(self, name: str, task: TaskSpec) -> bool:
@@ -174,12 +176,13 @@ class FaultyInvoker(_Wrapper):
         return InvokeError(f"task {task.task_id}, attempt {task.attempt}: {what} (injected fault)", kind=kind)
 
 
-def _with_nan(frame: Buffer) -> Buffer:
+def _spoiled(frame: Buffer, *, add: float) -> Buffer:
+    """Add to the first entry of the value that a reply carries, if it carries one."""
     reply = Reply.from_bytes(frame)
     if reply.value is None or reply.value.size == 0:
         return frame
     value = reply.value.astype(np.result_type(reply.value.dtype, np.float16), copy=True)
-    value.flat[0] = np.nan
+    value.flat[0] += add
     return replace(reply, value=value).to_bytes()
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from serverless_gc import stragglers as stragglers
     from serverless_gc.api import coded_gradient as coded_gradient
     from serverless_gc.api import coded_gradient_async as coded_gradient_async
+    from serverless_gc.api import coded_matmul as coded_matmul
+    from serverless_gc.api import coded_matmul_async as coded_matmul_async
     from serverless_gc.api import coded_matvec as coded_matvec
     from serverless_gc.api import coded_matvec_async as coded_matvec_async
     from serverless_gc.data import CodedData as CodedData
@@ -60,6 +62,8 @@ _HOMES = {
     "WrongResult": "errors",
     "coded_gradient": "api",
     "coded_gradient_async": "api",
+    "coded_matmul": "api",
+    "coded_matmul_async": "api",
     "coded_matvec": "api",
     "coded_matvec_async": "api",
 }
@@ -85,6 +89,8 @@ __all__ = [
     "__version__",
     "coded_gradient",
     "coded_gradient_async",
+    "coded_matmul",
+    "coded_matmul_async",
     "coded_matvec",
     "coded_matvec_async",
     "codes",

@@ -8,10 +8,18 @@ from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
+from serverless_gc.matmul import choose_matmul_code, multiply
 from serverless_gc.session import Session, current_session, default_session
 from serverless_gc.worker.losses import Loss
 
-__all__ = ["coded_gradient", "coded_gradient_async", "coded_matvec", "coded_matvec_async"]
+__all__ = [
+    "coded_gradient",
+    "coded_gradient_async",
+    "coded_matmul",
+    "coded_matmul_async",
+    "coded_matvec",
+    "coded_matvec_async",
+]
 
 KEPT_DATA_SETS = 4
 """How many encoded data sets calls without a session of their own keep for the next call."""
@@ -161,6 +169,66 @@ async def coded_matvec_async(
     return result
 
 
+async def coded_matmul_async(
+    A: Any,
+    B: Any,
+    code: str | Code = "khatri-rao",
+    *,
+    n_workers: int | None = None,
+    p: int | None = None,
+    q: int | None = None,
+    backend: str | None = None,
+    session: Session | None = None,
+    with_report: bool = False,
+    deadline: float | None = None,
+    **params: Any,
+) -> Any:
+    """Compute ``A @ B`` from coded blocks of both, without waiting for stragglers.
+
+    Each worker multiplies one block of ``A`` by one of ``B``. Blocks are stored for this one call and then removed.
+
+    Parameters
+    ----------
+    A, B
+        ``(m, l)`` and ``(l, c)``: dense arrays of any layout and numeric dtype, ``np.memmap``, or data frames.
+    code
+        ``"khatri-rao"`` (any ``p q`` results decode), another name of kind ``"matmul"`` of
+        `serverless_gc.codes.available`, or a code object.
+    n_workers
+        Number of workers; 16 by default, or as many as ``p`` and ``q`` need.
+    p, q
+        Into how many blocks the rows of ``A`` and the columns of ``B`` are cut. Codes that cut the inner dimension
+        instead, such as ``"ortho-matdot"``, take ``k`` for it.
+    backend, session, with_report, deadline
+        As for `coded_gradient`.
+    **params
+        Further parameters of the code.
+
+    Returns
+    -------
+    array or (array, Report)
+        ``(m, c)``, fresh and writable, float64 or complex128.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong; nothing was stored or invoked.
+    NotDecodableError, DeadlineExceeded
+        If too few results arrived (in time).
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> A, B = np.arange(12.0).reshape(4, 3), np.arange(15.0).reshape(3, 5)
+    >>> np.allclose(sgc.coded_matmul(A, B, n_workers=6, p=2, q=2), A @ B)
+    True
+    """
+    chosen = _session(session, backend)
+    made = choose_matmul_code(code, {"n_workers": n_workers, "p": p, "q": q}, params)
+    product, report = await homed(multiply)(chosen, A, B, made, deadline)
+    return (product, report) if with_report else product
+
+
 def _session(session: Session | None, backend: str | None) -> Session:
     """Choose where to run: argument, then the ``with`` block around the call, then the settings."""
     if session is not None:
@@ -179,4 +247,5 @@ async def _forget_old(chosen: Session, given: Session | None) -> None:
 
 
 coded_gradient = blocking(coded_gradient_async)
+coded_matmul = blocking(coded_matmul_async)
 coded_matvec = blocking(coded_matvec_async)

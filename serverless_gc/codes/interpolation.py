@@ -35,7 +35,10 @@ from serverless_gc.codes.received import (
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.types import Array
 
-__all__ = ["Interpolation", "ThresholdTracker", "Weighting"]
+__all__ = ["GUARD", "Interpolation", "ThresholdTracker", "Weighting"]
+
+GUARD = 1e-11
+"""Predicted error above which to wait for further results, each of which lowers it by orders of magnitude."""
 
 _MOST_CHECKS = 4
 """Combinations of the surplus to evaluate: each involves every message."""
@@ -150,6 +153,11 @@ class Interpolation:
     def guaranteed_threshold(self) -> int:
         """Results after which every set decodes."""
         return self.threshold
+
+    def source_of(self, message: int) -> int | None:
+        """Index of the block whose value this message is, or None; always None if a sum is wanted."""
+        check_message(message, len(self.generator))
+        return None if self.total else self.copies.get(message)
 
     def tracker(self) -> ThresholdTracker:
         """Make a fresh tracker."""

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from serverless_gc.codes.base import Certificate, Code, check_message
+from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.codes.dense import encode_dense
-from serverless_gc.codes.interpolation import Interpolation, ThresholdTracker
+from serverless_gc.codes.interpolation import GUARD, Interpolation, ThresholdTracker
 from serverless_gc.codes.points import chebyshev_points, chebyshev_rows, check_points, lagrange_basis, merge_points
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -78,6 +78,7 @@ class LagrangeCode(Code):
     """
 
     name = "lagrange"
+    guard = GUARD
 
     def __init__(
         self,
@@ -134,8 +135,7 @@ class LagrangeCode(Code):
 
     def source_of(self, message: int) -> int | None:
         """Index of the block of which this worker stores a copy, or None."""
-        check_message(message, self.n_workers)
-        return self._linear.copies.get(message)
+        return self._linear.source_of(message)
 
     def _interpolation(self, degree: int, *, total: bool) -> Interpolation:
         both = np.concatenate([self.data_points, self.worker_points])
@@ -249,6 +249,7 @@ class EvaluatedCode(Code):
     """
 
     name = "lagrange"
+    guard = GUARD
 
     def __init__(self, source: LagrangeCode, degree: int, *, total: bool) -> None:
         super().__init__(source.n_workers, source.k)
@@ -288,8 +289,7 @@ class EvaluatedCode(Code):
 
     def source_of(self, message: int) -> int | None:
         """Index of the block whose value this message is, or None; always None if a sum is wanted."""
-        check_message(message, self.n_workers)
-        return None if self.total else self._interpolation.copies.get(message)
+        return self._interpolation.source_of(message)
 
     def encode(
         self,

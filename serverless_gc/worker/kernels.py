@@ -179,6 +179,16 @@ def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, 
     return np.stack([multiply(block, operand) for block in blocks])
 
 
+def matmul(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
+    """Return the product of the task's two blocks; the second one must be dense."""
+    if len(blocks) != 2:
+        raise ValueError(f"kernel 'matmul' takes two blocks, the task names {len(blocks)}")
+    left, right = blocks
+    if isinstance(right, CsrBlock):
+        raise ValueError("kernel 'matmul' needs a dense second block, got a sparse one")  # noqa: TRY004 - like all kernels
+    return multiply(left, right)
+
+
 def gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return the gradient of a loss over the task's data parts at the weights ``operand``, a sum over rows.
 
@@ -218,7 +228,7 @@ def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, An
     return np.zeros(int(params.get("size", 0)))
 
 
-KERNELS: Mapping[str, Kernel] = {"matvec": matvec, "gradient": gradient, "noop": noop}
+KERNELS: Mapping[str, Kernel] = {"matvec": matvec, "gradient": gradient, "matmul": matmul, "noop": noop}
 """Name -> function."""
 
 

@@ -19,6 +19,7 @@ from serverless_gc.codes.matmul import (
 )
 from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.codes.registry import from_manifest, get
+from serverless_gc.collect import Collector
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 from serverless_gc.testing.code_suite import CodeSuite
 
@@ -226,6 +227,52 @@ def test_khatri_rao_shares_blocks_and_copies_products():
     assert np.array_equal(answer[:7], sent[:7])
     with pytest.raises(NotDecodableError, match="khatri-rao"):
         code.decode({i: sent[i] for i in range(8)})
+
+
+def test_the_point_zero_carries_the_first_block():
+    code = PolynomialCode(9, p=2, q=3)
+    assert [code.source_of(i) for i in range(9)] == [None, None, None, None, 0, None, None, None, None]
+    A, B = cases.operands(code)
+    sent = cases.multiplied(code, A, B)
+    out = np.empty((6, *sent[0].shape))
+    out[0] = sent[4]
+    before = out[0].copy()
+    answer, _ = code.decode({**{i: sent[i] for i in (0, 1, 2, 6, 8)}, 4: out[0]}, out=out)
+    assert answer is out
+    assert np.array_equal(out[0], before), "what arrived in its place stays as it is"
+    assert cases.relative_error(out, cases.wanted(code, A, B)) < 1e-12
+    assert PolynomialCode(3, p=1, q=1).source_of(2) == 0
+    assert MatDotCode(3, 1).source_of(2) is None
+
+
+SPECIAL = [
+    ("polar-matmul", {"n_left": 4, "n_right": 4, "p": 3, "q": 1}),
+    ("khatri-rao", {"n_workers": 6, "p": 3, "q": 1}),
+    ("khatri-rao", {"n_workers": 4, "p": 1, "q": 1}),
+    ("polynomial", {"n_workers": 5, "p": 1, "q": 1}),
+    ("matdot", {"n_workers": 3, "k": 1}),
+]
+"""Where a worker may happen to have what is a source block elsewhere."""
+
+
+@pytest.mark.parametrize(("name", "sizes"), [*sorted(cases.MATMUL.items()), *SPECIAL])
+def test_messages_collected_in_the_memory_of_the_answer(name, sizes):
+    code = get(name, **sizes)
+    A, B = cases.operands(code)
+    sent, exact = cases.multiplied(code, A, B), cases.wanted(code, A, B)
+    rng = np.random.default_rng(6)
+    for _ in range(40):
+        collector = Collector(code, sent[0].shape, sent.dtype)
+        tracker, ids = code.tracker(), []
+        for i in rng.permutation(code.n_workers).tolist():
+            ids.append(i)
+            collector.file(i, sent[i])
+            if tracker.add(i):
+                break
+        answer, _ = collector.decode(ids, None, 0.0)
+        assert cases.relative_error(answer, exact) < 1e-9
+        for i in ids:
+            assert np.array_equal(collector.values[i], sent[i]), "a message was overwritten"
 
 
 def test_symmetric_points_share_even_powers():

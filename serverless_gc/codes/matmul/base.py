@@ -14,8 +14,9 @@ from typing import Any, ClassVar, NoReturn, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from serverless_gc.codes.base import Certificate, Certifier, Code, CodeKind, Tracker, check_message
+from serverless_gc.codes.base import Certificate, Certifier, Code, CodeKind, Tracker
 from serverless_gc.codes.dense import encode_dense
+from serverless_gc.codes.interpolation import GUARD
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
@@ -32,6 +33,9 @@ class Products(Protocol):
     @property
     def guaranteed_threshold(self) -> int:
         """Results after which every set decodes."""
+
+    def source_of(self, message: int) -> int | None:
+        """Index of the block of the answer that ``message`` is, or None."""
 
     def tracker(self) -> Tracker:
         """Make a fresh tracker."""
@@ -118,6 +122,7 @@ class MatmulCode(Code):
     """
 
     kind: ClassVar[CodeKind] = "matmul"
+    guard: ClassVar[float | None] = GUARD
 
     def __init__(self, n_workers: int, split: Split, left: Operand, right: Operand, products: Products) -> None:
         super().__init__(n_workers, split.inner if self.target == "sum" else split.p * split.q)
@@ -143,32 +148,34 @@ class MatmulCode(Code):
 
     def source_of(self, message: int) -> int | None:
         """Index of the block of the answer that ``message`` is, or None."""
-        check_message(message, self.n_workers)
-        if self.split.inner > 1:
-            return None
-        i, j = self.operands(message)
-        a, b = self.left.source_of(i), self.right.source_of(j)
-        return None if a is None or b is None else a * self.split.q + b
+        return self._products.source_of(message)
 
-    def encode_left(self, blocks: Sequence[Array] | Array, out: Array | None = None) -> Array:
-        """Encode the blocks of ``A``: ``inner * p`` arrays of one shape to ``left.n_coded`` ones.
+    def encode_left(
+        self, blocks: Sequence[Array] | Array, out: Array | None = None, *, coded: Sequence[int] | None = None
+    ) -> Array:
+        """Encode the blocks of ``A``.
 
-        Raises
-        ------
-        InputError
-            If their number is wrong, shapes differ, or ``out`` does not fit.
-        """
-        return encode_dense(self.left.generator, blocks, range(self.left.n_coded), out)
-
-    def encode_right(self, blocks: Sequence[Array] | Array, out: Array | None = None) -> Array:
-        """Encode the blocks of ``B``: ``inner * q`` arrays of one shape to ``right.n_coded`` ones.
+        Parameters
+        ----------
+        blocks
+            ``inner * p`` arrays of one shape.
+        out
+            Where to write, shape ``(len(coded), ...)``; allocated when None.
+        coded
+            Which of the ``left.n_coded`` coded blocks to compute; all of them by default.
 
         Raises
         ------
         InputError
-            If their number is wrong, shapes differ, or ``out`` does not fit.
+            If the number of blocks is wrong, shapes differ, or ``out`` does not fit.
         """
-        return encode_dense(self.right.generator, blocks, range(self.right.n_coded), out)
+        return encode_dense(self.left.generator, blocks, range(self.left.n_coded) if coded is None else coded, out)
+
+    def encode_right(
+        self, blocks: Sequence[Array] | Array, out: Array | None = None, *, coded: Sequence[int] | None = None
+    ) -> Array:
+        """Encode the blocks of ``B``: ``inner * q`` of them; otherwise as `encode_left`."""
+        return encode_dense(self.right.generator, blocks, range(self.right.n_coded) if coded is None else coded, out)
 
     def encode(
         self,

@@ -96,13 +96,17 @@ class PolarMatmulCode(MatmulCode):
             products,
         )
 
-    def encode_left(self, blocks: Sequence[Array] | Array, out: Array | None = None) -> Array:
+    def encode_left(
+        self, blocks: Sequence[Array] | Array, out: Array | None = None, *, coded: Sequence[int] | None = None
+    ) -> Array:
         """Encode the blocks of ``A`` by the butterfly; see `MatmulCode.encode_left`."""
-        return self._sides[0].encode(blocks, out)
+        return self._sides[0].encode(blocks, out, messages=coded)
 
-    def encode_right(self, blocks: Sequence[Array] | Array, out: Array | None = None) -> Array:
+    def encode_right(
+        self, blocks: Sequence[Array] | Array, out: Array | None = None, *, coded: Sequence[int] | None = None
+    ) -> Array:
         """Encode the blocks of ``B`` by the butterfly; see `MatmulCode.encode_right`."""
-        return self._sides[1].encode(blocks, out)
+        return self._sides[1].encode(blocks, out, messages=coded)
 
     def params(self) -> dict[str, Any]:
         """Keyword parameters that rebuild this code."""

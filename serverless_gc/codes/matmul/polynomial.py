@@ -43,12 +43,15 @@ def monomial_code(
     right = (r - 1 - s + r * p * np.arange(q)).reshape(-1)
     wanted = (r - 1 + r * np.arange(p)[:, None] + r * p * np.arange(q)).reshape(-1)
     powers = points[:, None] ** np.arange(p * q * r + r - 1)
+    # At the point 0 only the constant coefficient is left; of a polynomial of degree 0 there is nothing else.
+    constant = np.flatnonzero((np.abs(powers[:, 1:]) == 0).all(axis=1)) if wanted[0] == 0 and not total else ()
     products = Interpolation(
         label,
         powers,
         np.eye(powers.shape[1])[wanted],
         k=r if total else p * q,
         total=total,
+        copies=dict.fromkeys(map(int, constant), 0),
         # An answer is one coefficient of a sum of many: messages are larger than it by the norm of a row.
         growth=max(1.0, float(np.linalg.norm(powers)) / math.sqrt(len(points))),
     )

@@ -103,6 +103,12 @@ def test_the_manifest_alone_rebuilds_the_code(code):
     assert type(code).__name__ in repr(code)
 
 
+def test_rows_are_workers_and_no_tolerance_is_free(code):
+    assert code.generator.shape == (code.n_workers, code.k)
+    holders = np.count_nonzero(code.generator, axis=0)
+    assert holders.min() >= code.tolerated + 1 or code.worst_error(0) > 0
+
+
 def test_rows_are_those_of_the_matrix(code):
     for i in range(code.n_messages):
         partitions, coefficients = code.row(i)

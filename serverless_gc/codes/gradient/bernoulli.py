@@ -68,10 +68,6 @@ class BernoulliCode(DrawnCode):
         high = self.ensemble_one_step_error(arrived)
         return self.k * (1 - self.load / self.k) ** arrived, min(high, float(self.k))
 
-    def _common_weight(self, n_arrived: int) -> float:
-        # By the load that was asked for: the closed forms of the ensemble are for this one.
-        return self.k / (n_arrived * self.load) if n_arrived else 0.0
-
     def _build_generator(self) -> FloatArray:
         rng = np.random.default_rng(self.seed)
         return (rng.random((self.n_workers, self.k)) < self.load / self.k).astype(np.float64)

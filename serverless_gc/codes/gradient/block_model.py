@@ -108,10 +108,6 @@ class StochasticBlockCode(DrawnCode):
         variance = inside * p * (1 - p) + (f - inside) * u * (1 - u) + (p - u) ** 2 * spread
         return k * self._common_weight(f) ** 2 * variance
 
-    def _common_weight(self, n_arrived: int) -> float:
-        # By the mean load, for which the closed form holds.
-        return self.k / (n_arrived * self.load) if n_arrived else 0.0
-
     def _build_generator(self) -> FloatArray:
         rng = np.random.default_rng(self.seed)
         hidden = rng.permutation(self.n_workers) // self.block

@@ -53,7 +53,7 @@ class Parameters:
         return f"({self.points},{self.size},{self.pairs})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Design:
     """A design with its incidence matrix, shape ``(points, blocks)``, and its family, None for a given matrix."""
 
@@ -113,7 +113,8 @@ def find_design(
     if family is not None and family not in FAMILIES:
         raise InputError(f"design must be {', '.join(map(repr, FAMILIES))} or an incidence matrix, got {family!r}")
     target = points if points is not None else blocks
-    assert target is not None, "one of points and blocks is given"  # noqa: S101 - for the type checker
+    if target is None:
+        raise InputError("points or blocks must be given: there is a design of some size for every family")
     near = []
     for v in range(3, 2 * target + 40):
         for name, numbers in known_designs(v).items():

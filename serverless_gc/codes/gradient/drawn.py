@@ -26,6 +26,9 @@ class DrawnCode(ApproximateCode):
         See `ApproximateCode`.
     """
 
+    load: float
+    """Partitions of a worker, in the mean over draws."""
+
     def __init__(self, n_workers: int, k: int, *, seed: int = 0, wait: int | None = None) -> None:
         super().__init__(n_workers, k, wait=wait)
         self.seed = whole_number("seed", seed, 0)
@@ -34,6 +37,10 @@ class DrawnCode(ApproximateCode):
     def uncovered(self) -> tuple[int, ...]:
         """Partitions that no worker holds: they are missing from every answer."""
         return tuple(np.flatnonzero(~self.generator.any(axis=0)).tolist())
+
+    def _common_weight(self, n_arrived: int) -> float:
+        # By the load that was asked for: the closed forms of the ensemble are for this one.
+        return self.k / (n_arrived * self.load) if n_arrived else 0.0
 
     def params(self) -> dict[str, Any]:
         """Keyword parameters that draw this code again."""

@@ -48,6 +48,7 @@ class SoftBIBDCode(DrawnCode):
     """
 
     name = "soft-bibd"
+    load: int
     methods: ClassVar[tuple[str, ...]] = (*ApproximateCode.methods, "constant")
 
     def __init__(

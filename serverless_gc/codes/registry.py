@@ -173,6 +173,8 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
     make: Callable[..., Code] = cls
     if sizes is None:
         given = {} if n_workers is None else {"n_workers": n_workers}
+        if k is not None and "k" in inspect.signature(cls).parameters:
+            given["k"] = k
         code = _call(name, make, {**given, **params})
         if k is not None and k != code.k:
             raise InputError(f"k follows from the parameters of {name!r}: it is {code.k}, got {k}")
@@ -229,6 +231,62 @@ def _whole(label: str, value: int | None) -> int | None:
 
 _HOUSE = "serverless_gc.codes"
 register(
+    "bgc",
+    f"{_HOUSE}.gradient.bernoulli:BernoulliCode",
+    summary="Every worker holds each partition by chance: simple, approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "bibd",
+    f"{_HOUSE}.gradient.bibd:BIBDCode",
+    summary="Block designs: the error depends only on how many straggle; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=None,
+)
+register(
+    "erasurehead",
+    f"{_HOUSE}.gradient.erasure_head:ErasureHeadCode",
+    summary="Fractional repetition, stopped early: least mean error against random stragglers.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "expander",
+    f"{_HOUSE}.gradient.expander:ExpanderCode",
+    summary="Averages over the neighbours in an expander graph: bounded worst case, approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "graph",
+    f"{_HOUSE}.gradient.graph:GraphCode",
+    summary="Workers are edges of a graph: best weights in linear time, for any stragglers; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=None,
+)
+register(
+    "heterogeneous",
+    f"{_HOUSE}.gradient.heterogeneous:HeterogeneousCode",
+    summary="For known probabilities of straggling: unbiased with the least variance; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "ignore-stragglers",
+    f"{_HOUSE}.gradient.ignore:IgnoreStragglersCode",
+    summary="No redundancy, what is missing counts as zero: the baseline of gradient codes.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
     "linear",
     f"{_HOUSE}.linear:LinearCode",
     summary="Any generator matrix and placement: the slow reference of all others.",
@@ -260,10 +318,42 @@ register(
     summary="Additions only, fast to encode and decode at hundreds of workers; needs a few results more than k.",
 )
 register(
+    "product-gradient",
+    f"{_HOUSE}.gradient.product:ProductGradientCode",
+    summary="Products of two small gradient codes; exact when both are.",
+    kind="gradient",
+    exact=False,
+    sizes=None,
+)
+register(
+    "rbgc",
+    f"{_HOUSE}.gradient.bernoulli:RegularizedBernoulliCode",
+    summary="A Bernoulli code without overloaded workers or partitions; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
     "replication",
     f"{_HOUSE}.replication:ReplicationCode",
     summary="Copies of every block; exact for any function of a block.",
     sizes=rate(1, 2),
+)
+register(
+    "sbc",
+    f"{_HOUSE}.gradient.block_model:StochasticBlockCode",
+    summary="Hidden blocks between repetition and chance: hard to attack; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "soft-bibd",
+    f"{_HOUSE}.gradient.soft_bibd:SoftBIBDCode",
+    summary="Nearly a block design, at any size; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
 )
 register(
     "uncoded",

@@ -261,11 +261,67 @@ register(
     sizes=rate(1, 8),
 )
 register(
+    "bgc",
+    f"{_HOUSE}.gradient.bernoulli:BernoulliCode",
+    summary="Every worker holds each partition by chance: simple, approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "bibd",
+    f"{_HOUSE}.gradient.bibd:BIBDCode",
+    summary="Block designs: the error depends only on how many straggle; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=None,
+)
+register(
     "entangled",
     f"{_HOUSE}.matmul.polynomial:EntangledCode",
     summary="Matrix products with the inner dimension cut too: p q r + r - 1 results, few blocks.",
     kind="matmul",
     sizes=None,
+)
+register(
+    "erasurehead",
+    f"{_HOUSE}.gradient.erasure_head:ErasureHeadCode",
+    summary="Fractional repetition, stopped early: least mean error against random stragglers.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "expander",
+    f"{_HOUSE}.gradient.expander:ExpanderCode",
+    summary="Averages over the neighbours in an expander graph: bounded worst case, approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "graph",
+    f"{_HOUSE}.gradient.graph:GraphCode",
+    summary="Workers are edges of a graph: best weights in linear time, for any stragglers; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=None,
+)
+register(
+    "heterogeneous",
+    f"{_HOUSE}.gradient.heterogeneous:HeterogeneousCode",
+    summary="For known probabilities of straggling: unbiased with the least variance; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "ignore-stragglers",
+    f"{_HOUSE}.gradient.ignore:IgnoreStragglersCode",
+    summary="No redundancy, what is missing counts as zero: the baseline of gradient codes.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
 )
 register(
     "khatri-rao",
@@ -353,10 +409,42 @@ register(
     sizes=None,
 )
 register(
+    "product-gradient",
+    f"{_HOUSE}.gradient.product:ProductGradientCode",
+    summary="Products of two small gradient codes; exact when both are.",
+    kind="gradient",
+    exact=False,
+    sizes=None,
+)
+register(
+    "rbgc",
+    f"{_HOUSE}.gradient.bernoulli:RegularizedBernoulliCode",
+    summary="A Bernoulli code without overloaded workers or partitions; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
     "replication",
     f"{_HOUSE}.replication:ReplicationCode",
     summary="Copies of every block; exact for any function of a block.",
     sizes=rate(1, 2),
+)
+register(
+    "sbc",
+    f"{_HOUSE}.gradient.block_model:StochasticBlockCode",
+    summary="Hidden blocks between repetition and chance: hard to attack; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "soft-bibd",
+    f"{_HOUSE}.gradient.soft_bibd:SoftBIBDCode",
+    summary="Nearly a block design, at any size; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
 )
 register(
     "uncoded",

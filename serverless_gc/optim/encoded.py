@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from serverless_gc.errors import InputError
+from serverless_gc.optim.proximal import Prox
 from serverless_gc.types import Array, FloatArray
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "lbfgs",
     "proximal_gradient",
     "safe_step",
-    "soft_threshold",
 ]
 
 
@@ -102,23 +102,6 @@ def safe_step(largest_eigenvalue: float, n_workers: int, wait: int) -> float:
     return wait / (largest_eigenvalue * n_workers)
 
 
-def soft_threshold(weight: float) -> Callable[[FloatArray, float], FloatArray]:
-    """Return the proximal map of ``weight * ||w||_1``.
-
-    Examples
-    --------
-    >>> soft_threshold(1.0)(np.array([3.0, 0.5, -2.0]), 0.5).tolist()
-    [2.5, 0.0, -1.5]
-    """
-    if weight < 0:
-        raise InputError(f"weight must be at least 0, got {weight}")
-
-    def prox(w: FloatArray, step: float) -> FloatArray:
-        return np.sign(w) * np.maximum(np.abs(w) - weight * step, 0.0)
-
-    return prox
-
-
 def _mean(answers: Answers, n_workers: int, beta: float) -> FloatArray:
     """Estimate the whole sum from the workers that answered: ``m / (q beta) * sum g_i``."""
     if not answers:
@@ -158,7 +141,7 @@ def proximal_gradient(
     step: float,
     n_workers: int,
     beta: float,
-    prox: Callable[[FloatArray, float], FloatArray] | None = None,
+    prox: Prox | None = None,
     l2: float = 0.0,
 ) -> Iteration:
     """Step along the estimated gradient, then apply ``prox(w, step)``; other parameters as for `gradient_descent`."""

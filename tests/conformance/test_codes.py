@@ -9,12 +9,23 @@ from serverless_gc.codes.linear import LinearCode
 from serverless_gc.testing.code_suite import CodeSuite
 
 SMALL = {
+    "bgc": {"n_workers": 8, "load": 3},
+    "bibd": {"n_workers": 7},
+    "erasurehead": {"n_workers": 9, "load": 3},
+    "expander": {"n_workers": 10, "load": 3},
+    "graph": {"n_workers": 9, "k": 6},
+    "heterogeneous": {"n_workers": 6, "k": 4, "p": [0.1, 0.2, 0.3, 0.1, 0.2, 0.3]},
+    "ignore-stragglers": {"n_workers": 6},
     "lagrange": {"n_workers": 8, "k": 4},
     "lwpd": {"n_workers": 9, "k": 4},
     "mds": {"n_workers": 8, "k": 5},
     "pcr": {"n_workers": 8, "k": 3},
     "polar": {"n_workers": 8, "k": 4},
+    "product-gradient": {},
+    "rbgc": {"n_workers": 8, "load": 3},
     "replication": {"n_workers": 8, "k": 4},
+    "sbc": {"n_workers": 9, "load": 3},
+    "soft-bibd": {"n_workers": 7, "load": 3},
     "uncoded": {"k": 4},
 }
 PEELING = {"polar-peel": {"n_workers": 8, "k": 4, "mode": "peel"}, "polar-sc": {"n_workers": 8, "k": 4, "mode": "sc"}}

@@ -15,8 +15,8 @@ from serverless_gc.optim.encoded import (
     lbfgs,
     proximal_gradient,
     safe_step,
-    soft_threshold,
 )
+from serverless_gc.optim.proximal import soft_threshold
 
 M = 32
 

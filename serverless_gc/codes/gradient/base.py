@@ -335,7 +335,7 @@ class GradientCode(Code):
         total = np.zeros(shape, dtype)
         for i in used:
             total += weights.a[i] * values[i]
-        answer: Array = total.real if np.iscomplexobj(self.generator) else total
+        answer: Array = total.real if np.iscomplexobj(weights.alpha) else total
         if out is None:
             return np.ascontiguousarray(answer)
         out[...] = answer

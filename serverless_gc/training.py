@@ -1,0 +1,192 @@
+"""The driver loop of training: rounds of an engine, each ending in one update of the model.
+
+What a round waits for is the engine's policy; what becomes of the results is decided here, by plug-ins: transforms
+correct or drop single results, the aggregator makes one update of them, the optimizer steps. Equal for a virtual and a
+real clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from serverless_gc.engine import Completion, Engine, Host, RoundOutcome
+from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
+from serverless_gc.types import Aggregator, Array, Arrival, ArrivalTransform, Optimizer, TaskSpec, Update, UpdateContext
+
+__all__ = ["Step", "Training", "Work"]
+
+Work: TypeAlias = Callable[[TaskSpec, Array], Awaitable[Completion]]
+"""Does one attempt at a task with the model of the task's version; raises `InvokeError` when it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One update.
+
+    Attributes
+    ----------
+    version
+        Of the model that the round opened with; ``x`` has the next one.
+    x
+        The new model, read-only.
+    outcome
+        How the round went.
+    update
+        What the aggregator made of it; a direction of zeros if every result was dropped.
+    staleness
+        ``version - task.version`` of each consumed result, before transforms.
+    """
+
+    version: int
+    x: Array
+    outcome: RoundOutcome
+    update: Update
+    staleness: tuple[int, ...]
+
+
+class Training:
+    """Runs a model through rounds.
+
+    Parameters
+    ----------
+    engine
+        With the waiting policy.
+    host
+        Virtual or real.
+    work
+        Does a task.
+    x
+        First model; version ``engine.version``.
+    aggregator, optimizer, transforms
+        The plug-ins, `serverless_gc.types`.
+    seed
+        Of the generator that plug-ins may draw from.
+
+    Examples
+    --------
+    Each of two workers sends the gradient of ``x**2 / 2``:
+
+    >>> import asyncio
+    >>> from serverless_gc.engine import VirtualHost
+    >>> from serverless_gc.policies import WaitAll
+    >>> from serverless_gc.stragglers import Constant
+    >>> class Mean:
+    ...     def combine(self, arrivals, ctx):
+    ...         return Update(np.mean([a.body for a in arrivals], axis=0))
+    >>> class Halve:
+    ...     def init(self, x):
+    ...         return None
+    ...
+    ...     def step(self, x, update, state, t):
+    ...         return x - 0.5 * update.direction, state
+    >>> async def work(task, x):
+    ...     return Completion(x)
+    >>> training = Training(
+    ...     Engine(WaitAll(), n_slots=2), VirtualHost(Constant(1.0)), work, np.array([8.0]),
+    ...     aggregator=Mean(), optimizer=Halve(),
+    ... )
+    >>> async def run():
+    ...     return [float(step.x[0]) async for step in training.steps(3)]
+    >>> asyncio.run(run())
+    [4.0, 2.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        host: Host,
+        work: Work,
+        x: Array,
+        *,
+        aggregator: Aggregator,
+        optimizer: Optimizer,
+        transforms: Sequence[ArrivalTransform] = (),
+        seed: int = 0,
+    ) -> None:
+        self.engine = engine
+        self.host = host
+        self.aggregator = aggregator
+        self.optimizer = optimizer
+        self.transforms = tuple(transforms)
+        self.rng = np.random.default_rng(seed)
+        self._work = work
+        self.x = _frozen(x)
+        self.state: Any = optimizer.init(self.x)
+        self._models: dict[int, Array] = {engine.version: self.x}
+
+    def model_at(self, version: int) -> Array:
+        """Return the model of a version that something in flight, or buffered, still refers to.
+
+        Raises
+        ------
+        InputError
+            If the version was forgotten or is to come.
+        """
+        if version not in self._models:
+            raise InputError(f"no model of version {version} is kept; kept are {sorted(self._models)}")
+        return self._models[version]
+
+    async def steps(self, rounds: int) -> AsyncIterator[Step]:
+        """Run rounds, yielding each update as it is made.
+
+        Raises
+        ------
+        DeadlineExceeded, NotDecodableError
+            If a round was aborted: its deadline passed, or nothing more could come.
+        """
+        for _ in range(rounds):
+            yield await self._step()
+
+    async def close(self) -> None:
+        """Void what the policy kept in flight."""
+        await self.host.close(self.engine)
+
+    async def _step(self) -> Step:
+        version = self.engine.version
+
+        async def execute(task: TaskSpec) -> Completion:
+            return await self._work(task, self.model_at(task.version))
+
+        outcome = await self.host.run(self.engine, execute)
+        if outcome.error is not None:
+            kind = DeadlineExceeded if outcome.error == "deadline" else NotDecodableError
+            raise kind(f"update {version} was given up: {outcome.reason}", failures=dict(outcome.failures))
+        staleness = tuple(version - arrival.task.version for arrival in outcome.arrivals)
+        update = self._aggregate(outcome.arrivals, version, outcome.t_close)
+        x, self.state = self.optimizer.step(self.x, update, self.state, version)
+        self.x = self._models[version + 1] = _frozen(x)
+        self._forget(version + 1)
+        return Step(version, self.x, outcome, update, staleness)
+
+    def _aggregate(self, arrivals: Sequence[Arrival], version: int, t: float) -> Update:
+        ctx = UpdateContext(self.x, version, t, self.rng, self.model_at)
+        kept = [a for a in (self._transformed(arrival, ctx) for arrival in arrivals) if a is not None]
+        if not kept:  # the version advances all the same, so that no policy can wait for ever
+            return Update(np.zeros_like(self.x), n_eff=0.0)
+        return self.aggregator.combine(kept, ctx)
+
+    def _transformed(self, arrival: Arrival | None, ctx: UpdateContext) -> Arrival | None:
+        for transform in self.transforms:
+            if arrival is None:
+                return None
+            arrival = transform(arrival, ctx)
+        return arrival
+
+    def _forget(self, current: int) -> None:
+        """Keep the models that tasks in flight or results in the buffer were made for."""
+        view = self.engine.view
+        needed = {flight.task.version for flight in view.in_flight()}
+        needed.update(arrival.task.version for arrival in view.buffer)
+        needed.add(current)
+        self._models = {version: x for version, x in self._models.items() if version in needed}
+
+
+def _frozen(x: Array) -> Array:
+    """Return a read-only copy: workers, plug-ins and the caller share it."""
+    x = np.array(x, copy=True)
+    x.setflags(write=False)
+    return x

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,6 @@ GROUP_BYTES = 2**28
 
 WRITES = 16
 """Most objects being written at a time."""
-
-_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ async def multiply(owner: Owner, A: Any, B: Any, code: MatmulCode, deadline: flo
     res = await owner.resources()
     for side in (left, right):
         _check_size(side, res.limits)
-    base = f"{res.prefix}/matmul/{next(_NUMBERS):05d}"
+    base = f"{res.prefix}/matmul/{next(res.rounds):07d}"
     keys = {id(side): [f"{base}/{side.name}/{i:05d}" for i in range(side.operand.n_coded)] for side in (left, right)}
     try:
         sent = [await _store(res, side, keys[id(side)]) for side in (left, right)]
@@ -217,13 +215,24 @@ async def _store(res: Resources, side: _Side, keys: Sequence[str]) -> tuple[int,
             await res.store.put(keys[i], parts)
             return sum(memoryview(part).nbytes for part in parts)
 
-    sizes = await asyncio.gather(*(put(i, blocks[source]) for i, source in copies.items()))
+    sizes = await _all(put(i, blocks[source]) for i, source in copies.items())
     for start in range(0, len(combined), step):
         group = combined[start : start + step]
         made = await asyncio.to_thread(side.encode, blocks, coded=group)
-        sizes += await asyncio.gather(*(put(i, block) for i, block in zip(group, made, strict=True)))
+        sizes += await _all(put(i, block) for i, block in zip(group, made, strict=True))
     power = await asyncio.to_thread(lambda: math.fsum(float(np.linalg.norm(block)) ** 2 for block in blocks))
     return sum(sizes), power
+
+
+async def _all(writes: Iterable[Coroutine[Any, Any, int]]) -> list[int]:
+    """Await all writes; none is under way any more when one has failed, so that nothing is written after a clean-up."""
+    tasks = [asyncio.ensure_future(write) for write in writes]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _job(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -29,7 +28,7 @@ from serverless_gc.codes.peeling import Equations, pack
 from serverless_gc.codes.peeling_code import INACTIVATION, PeelingCode, whole_number
 from serverless_gc.codes.peeling_schedule import Order
 from serverless_gc.codes.received import receive
-from serverless_gc.codes.sums import sparse_sums, write_columns
+from serverless_gc.codes.sums import add_up
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -141,7 +140,8 @@ class LDPCCode(PeelingCode):
         self._explicit = checks is not None
         if checks is None:
             draw = staircase_checks if ensemble == "staircase" else regular_checks
-            drawn = draw(self.n_workers, self.k, weight, np.random.default_rng(self.seed))
+            with single_blas_thread():
+                drawn = draw(self.n_workers, self.k, weight, np.random.default_rng(self.seed))
         else:
             drawn = self._check_lists(checks)
         self._build(drawn)
@@ -222,18 +222,8 @@ class LDPCCode(PeelingCode):
             if self._parity is not None:
                 combine(self._parity[parities], rows, targets)
             else:
-                self._climb(rows, parities, targets)
+                add_up(self._stairs[: max(parities) + 1], rows, targets, places=parities, chained=True)
         return output.finish()
-
-    def _climb(self, rows: Array | Sequence[Array], parities: Sequence[int], targets: Array | Sequence[Array]) -> None:
-        """Compute parities one from the other."""
-        stairs = self._stairs[: max(parities) + 1]
-        for columns, tile in sparse_sums(stairs, rows):
-            np.negative(tile[0], tile[0])
-            for before, here in pairwise(tile):
-                np.add(before, here, here)
-                np.negative(here, here)
-            write_columns(targets, range(len(parities)), columns, tile[parities])
 
     # -- as far as it goes ---------------------------------------------------------------------------
 

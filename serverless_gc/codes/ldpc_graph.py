@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.linalg import qr
 
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -105,6 +106,11 @@ def regular_checks(n: int, k: int, weight: int, rng: np.random.Generator) -> lis
         )
     for _ in range(_DRAWS):
         checks = _members(balanced_rows(n, n - k, weight, rng), n - k)
+        # Which symbols are parities is free: take those whose columns are the most independent.
+        columns = qr(_incidence(checks, n), mode="r", pivoting=True)[1]
+        label = np.empty(n, dtype=np.int64)
+        label[np.concatenate([np.sort(columns[n - k :]), columns[: n - k]])] = np.arange(n)
+        checks = [sorted(label[members].tolist()) for members in checks]
         if parity_matrix(checks, n, k) is not None:
             return checks
     raise InputError(
@@ -113,11 +119,16 @@ def regular_checks(n: int, k: int, weight: int, rng: np.random.Generator) -> lis
     )
 
 
-def parity_matrix(checks: Sequence[Sequence[int]], n: int, k: int) -> FloatArray | None:
-    """Return the parity rows of the generator, shape ``(n - k, k)``; None if the checks do not determine them well."""
-    h = np.zeros((n - k, n))
+def _incidence(checks: Sequence[Sequence[int]], n: int) -> FloatArray:
+    h = np.zeros((len(checks), n))
     for row, members in enumerate(checks):
         h[row, list(members)] = 1.0
+    return h
+
+
+def parity_matrix(checks: Sequence[Sequence[int]], n: int, k: int) -> FloatArray | None:
+    """Return the parity rows of the generator, shape ``(n - k, k)``; None if the checks do not determine them well."""
+    h = _incidence(checks, n)
     if not np.linalg.cond(h[:, k:]) < _WORST_CONDITION:
         return None
     parity: FloatArray = np.linalg.solve(h[:, k:], -h[:, :k]).astype(np.float64)

@@ -22,7 +22,7 @@ from serverless_gc.codes.peeling import Equations, pack
 from serverless_gc.codes.peeling_code import INACTIVATION, PeelingCode, decodes_when_complete, whole_number
 from serverless_gc.codes.peeling_schedule import Order
 from serverless_gc.codes.soliton import draw_symbols, robust_soliton
-from serverless_gc.codes.sums import sparse_sums, write_columns
+from serverless_gc.codes.sums import add_up
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -198,9 +198,7 @@ class LTCode(PeelingCode):
         output = Output.prepare(out, (len(ids), *arrays[0].shape), dtype)
         if len(ids):
             chosen = self.sparse_generator if messages is None else self.sparse_generator[list(ids)]
-            targets = output.rows(range(len(ids)))
-            for columns, sums in sparse_sums(chosen, as_rows(blocks, arrays, dtype)):
-                write_columns(targets, range(len(ids)), columns, sums)
+            add_up(chosen, as_rows(blocks, arrays, dtype), output.rows(range(len(ids))))
         return output.finish()
 
     # -- identity ------------------------------------------------------------------------------------

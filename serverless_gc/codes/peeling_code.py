@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ __all__ = ["INACTIVATION", "PeelingCode", "decodes_when_complete", "whole_number
 
 INACTIVATION = 128
 """Default size of the dense solve: its test takes a few milliseconds, once."""
+
+_TYPICAL = 0.5
+"""Rounding error of one operation, in units of the largest one and as measured: within a factor of 4 either way."""
 
 _WORTHLESS = 1e-2
 """Predicted relative error at which an answer is refused even if no tolerance was given."""
@@ -190,7 +194,7 @@ class PeelingCode(Code):
         used = pattern.plan.used
         rows = dict(zip(used, got.rows(used, got.dtype), strict=True))
         pattern.plan.run(rows, output.rows(range(self.k)), dtype)
-        refuse_non_finite(got, [output.array], 0.0)
+        refuse_non_finite(got, [output.array] if 2 * len(pattern.lost) > self.k else output.rows(pattern.lost), 0.0)
 
     def _mismatch(self, got: Received, output: Output, used: set[int], scale: float) -> float:
         """Encode a sample of columns again and compare with the messages that the answer was not made of."""
@@ -248,11 +252,11 @@ class PeelingCode(Code):
         if not pattern.lost:
             return Certificate("systematic", used=used)
         noise, own, largest = pattern.errors(self.k)
-        roundoff = unit_roundoff(dtype)
+        roundoff = _TYPICAL * unit_roundoff(dtype)
         predicted = roundoff * (noise + own) ** 0.5
         warning = accuracy_warning(predicted, dtype)
         if warning:  # then the sums are taken in double precision
-            predicted = (noise * roundoff**2 + own * unit_roundoff(np.dtype(np.float64)) ** 2) ** 0.5
+            predicted = math.hypot(noise**0.5 * roundoff, own**0.5 * unit_roundoff(np.dtype(np.float64)))
         if not np.isfinite(pattern.plan.condition):
             predicted = np.inf
         return Certificate(

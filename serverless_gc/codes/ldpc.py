@@ -25,7 +25,7 @@ from serverless_gc.codes.ldpc_graph import (
     staircase_sets,
 )
 from serverless_gc.codes.peeling import Equations, pack
-from serverless_gc.codes.peeling_code import INACTIVATION, PeelingCode, whole_number
+from serverless_gc.codes.peeling_code import INACTIVATION, PeelingCode, index_list, whole_number
 from serverless_gc.codes.peeling_schedule import Order
 from serverless_gc.codes.received import receive
 from serverless_gc.codes.sums import add_up
@@ -147,7 +147,7 @@ class LDPCCode(PeelingCode):
         self._build(drawn)
 
     def _check_lists(self, checks: Sequence[Sequence[int] | Array]) -> list[list[int]]:
-        lists = [sorted(np.asarray(c, dtype=np.int64).tolist()) for c in checks]
+        lists = [index_list("checks", c).tolist() for c in checks]
         if len(lists) != self.n_workers - self.k:
             raise InputError(f"checks must be n_workers - k = {self.n_workers - self.k} lists, got {len(lists)}")
         for i, members in enumerate(lists):
@@ -288,7 +288,5 @@ class LDPCCode(PeelingCode):
         return code
 
     def __repr__(self) -> str:
-        return (
-            f"LDPCCode(n_workers={self.n_workers}, k={self.k}, ensemble={self.ensemble!r}, "
-            f"column_weight={self.column_weight})"
-        )
+        graph = f"ensemble={self.ensemble!r}, column_weight={self.column_weight}"
+        return f"LDPCCode(n_workers={self.n_workers}, k={self.k}, {'checks=...' if self._explicit else graph})"

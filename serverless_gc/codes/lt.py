@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from serverless_gc.codes.base import check_message
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks
 from serverless_gc.codes.peeling import Equations, pack
-from serverless_gc.codes.peeling_code import INACTIVATION, PeelingCode, decodes_when_complete, whole_number
+from serverless_gc.codes.peeling_code import INACTIVATION, PeelingCode, decodes_when_complete, index_list, whole_number
 from serverless_gc.codes.peeling_schedule import Order
 from serverless_gc.codes.soliton import draw_symbols, robust_soliton
 from serverless_gc.codes.sums import add_up
@@ -139,7 +139,7 @@ class LTCode(PeelingCode):
     def _check_symbols(self, symbols: Sequence[Sequence[int] | Array]) -> Equations:
         if not len(symbols) or len(symbols) % self.n_workers:
             raise InputError(f"symbols must be a multiple of n_workers={self.n_workers}, got {len(symbols)}")
-        indptr, indices = pack([np.sort(np.asarray(s, dtype=np.int64)) for s in symbols])
+        indptr, indices = pack([index_list("symbols", s) for s in symbols])
         for i, sources in enumerate(np.split(indices, indptr[1:-1])):
             if not len(sources) or sources[0] < 0 or sources[-1] >= self.k or (np.diff(sources) == 0).any():
                 raise InputError(

@@ -34,7 +34,7 @@ from serverless_gc.codes.received import (
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
-__all__ = ["INACTIVATION", "PeelingCode", "decodes_when_complete", "whole_number"]
+__all__ = ["INACTIVATION", "PeelingCode", "decodes_when_complete", "index_list", "whole_number"]
 
 INACTIVATION = 128
 """Default size of the dense solve: its test takes a few milliseconds, once."""
@@ -57,6 +57,20 @@ def whole_number(label: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{label} must be an integer of at least {least}, got {value!r}")
     return int(value)
+
+
+def index_list(label: str, values: Sequence[int] | Array) -> Array:
+    """Return a list of indices, ascending.
+
+    Raises
+    ------
+    InputError
+        If they are not whole numbers.
+    """
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(f"{label} must be lists of integers, got {values!r}")
+    return np.sort(array.astype(np.int64))
 
 
 def solvable_residual(equations: Equations, present: Array, known: Array, most: int) -> Residual | None:

@@ -113,6 +113,7 @@ def test_sizes(sizes, n, k, weight):
         (6, 3, {"checks": [*TOY[:2], (0, 0, 5)]}, "check 2"),
         (6, 3, {"checks": [*TOY[:2], (0, 6)]}, "check 2"),
         (6, 3, {"checks": [*TOY[:2], (0, 1)]}, "parity part is singular"),
+        (6, 3, {"checks": [*TOY[:2], [[0]]]}, "checks must be lists of integers"),
         (6, 3, {"order": "random"}, "order must be"),
     ],
 )

@@ -214,6 +214,7 @@ def test_symbols_are_appended_until_all_of_them_decode(inactivation):
         ({"symbols": []}, "multiple of n_workers=2"),
         ({"symbols": [(0,)] * 3}, "multiple of n_workers=2, got 3"),
         ({"symbols": [(0,), ()]}, "symbol 1"),
+        ({"symbols": [(0,), (0.5,)]}, r"symbols must be lists of integers, got \(0.5,\)"),
         ({"symbols": [(0,), (1, 1)]}, "symbol 1"),
         ({"symbols": [(0,), (3,)]}, "symbol 1"),
         ({"symbols": [(0,), (1, 2)]}, "do not decode even if all 2 arrive"),

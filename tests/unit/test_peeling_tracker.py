@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serverless_gc.codes.base import Certifier
 from serverless_gc.codes.ldpc import LDPCCode
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.lt import LTCode
@@ -180,6 +181,16 @@ def test_unknown_messages_are_refused(message):
     for call in (code.tracker().add, lambda i: code.certify([i]), lambda i: code.decode({i: np.zeros(1)})):
         with pytest.raises(InputError, match=r"message id must be in 0\.\.7"):
             call(message)
+
+
+@pytest.mark.parametrize("code", [CODES[0], CODES[3]], ids=repr)
+def test_a_policy_can_ask_for_more_until_the_prediction_is_good(code):
+    assert isinstance(code, Certifier)
+    everything = code.certify(range(code.n_messages))
+    assert 0 <= everything.predicted_error < 1e-14
+    assert everything.residual is None
+    with pytest.raises(NotDecodableError, match="do not determine"):
+        code.certify([])
 
 
 def test_packing():

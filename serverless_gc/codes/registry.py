@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from serverless_gc.codes.base import Code, CodeKind
 from serverless_gc.errors import InputError
 
-__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "rate", "register"]
+__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "per_worker", "rate", "register"]
 
 Sizes: TypeAlias = Callable[[int | None, int | None], tuple[int, int]]
 """Completes the pair (n_workers, k) where one or both are None."""
@@ -64,6 +64,24 @@ def rate(numerator: int, denominator: int) -> Sizes:
         if n_workers is None:
             n_workers = _DEFAULT_WORKERS if k is None else -(-k * denominator // numerator)
         return n_workers, max(1, n_workers * numerator // denominator) if k is None else k
+
+    return complete
+
+
+def per_worker(blocks: int) -> Sizes:
+    """Make the rule that completes sizes to so many source blocks a worker, with at most 16 workers chosen.
+
+    Examples
+    --------
+    >>> complete = per_worker(8)
+    >>> complete(4, None), complete(None, 50), complete(None, 1000), complete(None, None)
+    ((4, 32), (7, 50), (16, 1000), (16, 128))
+    """
+
+    def complete(n_workers: int | None, k: int | None) -> tuple[int, int]:
+        if n_workers is None:
+            n_workers = _DEFAULT_WORKERS if k is None else min(-(-k // blocks), _DEFAULT_WORKERS)
+        return n_workers, n_workers * blocks if k is None else k
 
     return complete
 
@@ -146,8 +164,8 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         One of the names of `available`.
     n_workers, k
         Number of workers and of source blocks. With one of them missing the other is chosen: equal for
-        ``"uncoded"``, two copies for ``"replication"``, a rate ``k / n_workers`` of 3/4 otherwise; with both missing
-        there are 16 workers.
+        ``"uncoded"``, two copies for ``"replication"``, 8 blocks a worker for ``"lt"``, a rate ``k / n_workers`` of
+        3/4 otherwise; with both missing there are 16 workers.
     **params
         Parameters of the code, by keyword.
 
@@ -287,6 +305,12 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "ldpc",
+    f"{_HOUSE}.ldpc:LDPCCode",
+    summary="Sparse checks: cheap at any size, and partly decodable; needs a few percent more results than k.",
+    sizes=rate(3, 4),
+)
+register(
     "linear",
     f"{_HOUSE}.linear:LinearCode",
     summary="Any generator matrix and placement: the slow reference of all others.",
@@ -306,6 +330,12 @@ register(
     f"{_HOUSE}.projective:ProjectiveCode",
     summary="Derivatives along light directions: messages k times shorter than a gradient, any loss.",
     kind="gradient",
+)
+register(
+    "lt",
+    f"{_HOUSE}.lt:LTCode",
+    summary="Many sparse random sums a worker, sent one by one: what slow workers finish counts.",
+    sizes=per_worker(8),
 )
 register(
     "mds",

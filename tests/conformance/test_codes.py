@@ -15,6 +15,8 @@ SMALL = {
     "graph": {"n_workers": 9, "k": 6},
     "heterogeneous": {"n_workers": 6, "k": 4, "p": [0.1, 0.2, 0.3, 0.1, 0.2, 0.3]},
     "ignore-stragglers": {"n_workers": 6},
+    "ldpc": {"n_workers": 9, "k": 5},
+    "lt": {"n_workers": 5, "k": 6, "alpha": 1.6},
     "lwpd": {"n_workers": 9, "k": 4},
     "mds": {"n_workers": 8, "k": 5},
     "polar": {"n_workers": 8, "k": 4},

@@ -198,6 +198,11 @@ class RootsOfUnityCode(Code):
         for i in ids:
             check_message(i, self.n_workers)
         arrays, dtype = check_blocks(blocks, self.k)
+        if out is not None and out.dtype.kind != "c":
+            raise InputError(
+                f"roots-of-unity makes complex blocks, out must hold them, its dtype is {out.dtype}: give complex "
+                "data, or use code 'mds' (or 'rotation', two messages a worker) for real data"
+            )
         output = Output.prepare(out, (len(ids), *arrays[0].shape), np.result_type(dtype, np.complex64))
         matrix = self._rotations.generator[[part for i in ids for part in (2 * i, 2 * i + 1)]]
         if dtype.kind == "f":  # no imaginary parts: every second column meets nothing

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from serverless_gc.codes.blocks import combine
 from serverless_gc.codes.product_peel import Repair
@@ -42,9 +44,8 @@ class Check:
         answer = self.answer[:, start:stop] if isinstance(self.answer, np.ndarray) else np.stack(blocks)
         real = answer.dtype
         total = self.answer_weights.astype(real) @ answer + self.other_weights.astype(real) @ others
-        total = total.astype(np.float64, copy=False)
-        squares = math.fsum(float(row @ row) for row in [*blocks, *others])
-        return float(total @ total), squares
+        # In double precision: squares of large single-precision numbers overflow.
+        return _square(total), math.fsum(_square(row) for row in [*blocks, *others])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Sweep:
         touched = max(touched, len(self.copies), 1)
         width = int(np.clip(_SLAB_BYTES // (touched * row.itemsize), _LEAST, _MOST))
         # One thread, BLAS included: two of them shared the columns without gain, the rows are read at memory speed.
-        with single_blas_thread():
+        # What is not finite shows in the sums and is refused by name afterwards.
+        with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             mismatch, squares = self._columns(length, width)
         if self.check is None or mismatch == 0:
             return 0.0
@@ -91,6 +93,8 @@ class Sweep:
         scratch = np.empty((len(between), max(1, min(width, length))), self.dtype)
         terms = [_terms(step) for step in self.steps]
         read = {cell for step in self.steps for cell in [*step.sources, *step.targets] if cell in self.rows}
+        places = {cell: self.rows[cell].__array_interface__["data"][0] for cell in read}
+        strides = [_stride([places.get(cell, -1) for cell in step.sources]) for step in self.steps]
         mismatch = squares = 0.0
         for start in range(0, length, width):
             stop = min(start + width, length)
@@ -98,18 +102,39 @@ class Sweep:
                 target[start:stop] = source[start:stop]
             here = {cell: self.rows[cell][start:stop] for cell in read}
             here.update(zip(between, scratch[:, : stop - start], strict=True))
-            for step, signed in zip(self.steps, terms, strict=True):
+            for step, signed, stride in zip(self.steps, terms, strides, strict=True):
                 target = here[step.targets[0]]
                 if signed and target.dtype == self.dtype:
                     _add_up(signed, here, target)
+                    continue
+                sources: Array | list[Array] = [here[cell] for cell in step.sources]
+                if stride and target.dtype == self.dtype:
+                    shape = (len(sources), stop - start)
+                    sources = as_strided(sources[0], shape, (stride, target.itemsize), writeable=False)
+                    for row, cell in zip(step.coefficients.astype(self.dtype) @ sources, step.targets, strict=True):
+                        here[cell][...] = row
                 else:
-                    rows = [here[cell] for cell in step.sources], [here[cell] for cell in step.targets]
-                    combine(step.coefficients, *rows, dtype=self.dtype)
+                    combine(step.coefficients, sources, [here[cell] for cell in step.targets], dtype=self.dtype)
             if self.check is not None:
                 wrong, all_ = self.check.sums(start, stop)
                 mismatch += wrong
                 squares += all_
         return mismatch, squares
+
+
+def _square(row: Array) -> float:
+    wide = row.astype(np.float64, copy=False)
+    return float(wide @ wide)
+
+
+def _stride(places: Sequence[int]) -> int:
+    """Return the distance of rows that follow one another in memory at equal ones, so that BLAS reads them as they are.
+
+    Zero if they do not, or if one of them (place -1) is kept elsewhere.
+    """
+    stride = places[1] - places[0] if len(places) > 1 else 0
+    regular = stride > 0 and all(b - a == stride for a, b in pairwise(places)) and min(places) >= 0
+    return stride if regular else 0
 
 
 def _terms(step: Repair) -> list[tuple[np.ufunc, int]]:

@@ -12,6 +12,7 @@ from serverless_gc.codes.mds_nonsystematic import NonsystematicMDSCode
 from serverless_gc.codes.mds_points import chebyshev, gaussian, roots_of_unity, vandermonde
 from serverless_gc.codes.mds_rotation import RootsOfUnityCode, RotationCode
 from serverless_gc.codes.registry import from_manifest
+from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 
 CONSTRUCTIONS = ["gaussian", "chebyshev", "vandermonde"]
@@ -21,7 +22,7 @@ def relative_error(decoded, blocks):
     return np.linalg.norm(decoded - blocks) / np.linalg.norm(blocks)
 
 
-def conditions(matrix, k, trials=30):
+def conditions(matrix, k, trials=12):
     rng = np.random.default_rng(0)
     rows = [rng.choice(len(matrix), k, replace=False) for _ in range(trials)]
     return float(np.median([np.linalg.cond(matrix[r]) for r in rows])), float(np.linalg.cond(matrix[:k]))
@@ -44,7 +45,8 @@ def conditions(matrix, k, trials=30):
     ],
 )
 def test_condition_numbers_of_the_table(matrix, k, median, consecutive):
-    found, worst = conditions(matrix, k)
+    with single_blas_thread():
+        found, worst = conditions(matrix, k)
     assert median / 6 < found < 6 * median
     if consecutive is not None:
         assert consecutive / 4 < worst < 4 * consecutive
@@ -161,8 +163,8 @@ def test_every_set_of_workers_of_the_rotation_code(n, pairs):
         lambda allow: NonsystematicMDSCode(20, 9, construction="vandermonde", allow_unstable=allow),
         lambda allow: NonsystematicMDSCode(40, 30, construction="chebyshev", allow_unstable=allow),
         lambda allow: NonsystematicMDSCode(100, 80, construction="chebyshev", allow_unstable=allow),
-        lambda allow: RootsOfUnityCode(101, 91, allow_unstable=allow),
-        lambda allow: RotationCode(101, 182, allow_unstable=allow),
+        lambda allow: RootsOfUnityCode(50, 36, allow_unstable=allow),
+        lambda allow: RotationCode(50, 72, allow_unstable=allow),
     ],
 )
 def test_unstable_sizes_are_refused_unless_allowed(make):
@@ -176,11 +178,11 @@ def test_unstable_sizes_are_refused_unless_allowed(make):
 def test_stable_sizes_are_accepted():
     for n, k in [(20, 8), (200, 8), (8, 1)]:
         NonsystematicMDSCode(n, k, construction="vandermonde")
-    for n, k in [(101, 98), (31, 29), (20, 16), (301, 298)]:
+    for n, k in [(81, 78), (31, 29), (20, 16)]:
         NonsystematicMDSCode(n, k, construction="chebyshev")
         RootsOfUnityCode(n, k)
         RotationCode(n, 2 * k)
-    NonsystematicMDSCode(300, 200)
+    NonsystematicMDSCode(120, 80)
 
 
 def test_accuracy_of_the_gaussian_code():
@@ -245,6 +247,11 @@ def test_refusals():
             code.certify([0, 4])
 
 
+def test_roots_of_unity_say_what_to_use_for_real_data():
+    with pytest.raises(InputError, match="complex data, or use code 'mds'"):
+        RootsOfUnityCode(3, 2).encode(np.ones((2, 4)), np.empty((3, 4)))
+
+
 def test_singular_recovery_names_the_messages():
     code = NonsystematicMDSCode(3, 2, construction=[[1, 0], [1, 0], [0, 1]])
     with pytest.raises(DecodeError, match=r"messages \[0, 1\] is singular"):
@@ -284,7 +291,7 @@ def test_manifest_round_trip_through_bytes(code):
 
 @pytest.mark.parametrize("name", ["mds-nonsystematic", "roots-of-unity", "rotation"])
 def test_by_name(name):
-    for sizes in ({}, {"n_workers": 20}, {"k": 12}, {"n_workers": 100}, {"n_workers": 1}):
+    for sizes in ({}, {"n_workers": 20}, {"k": 12}, {"n_workers": 60}, {"n_workers": 1}):
         code = get(name, **sizes)
         assert code.guaranteed_threshold == (code.k // 2 if name == "rotation" else code.k)
         for label, value in sizes.items():

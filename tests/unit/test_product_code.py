@@ -4,9 +4,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serverless_gc import coded_gradient
 from serverless_gc.codes import get
 from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.linear import as_linear
@@ -267,6 +269,33 @@ def test_non_finite_results_are_named():
     coded[2, 3] = np.inf
     with pytest.raises(InputError, match=r"\[2\]"):
         code.decode(dict(enumerate(coded)))
+
+
+def test_infinities_that_meet_are_named_too():
+    code = ProductCode(9, 4)
+    coded = code.encode(np.ones((4, 5)))
+    coded[[1, 2], 3] = np.inf
+    with pytest.raises(InputError, match=r"\[1, 2\]"):
+        code.decode({i: coded[i] for i in (1, 2, 3, 4)})
+
+
+def test_large_single_precision_numbers_are_checked_too():
+    code = ProductCode(9, 4)
+    values = dict(enumerate(code.encode(np.full((4, 50), 1e30, np.float32))))
+    _, certificate = code.decode(values)
+    assert certificate.residual < 1e-6
+    values[4] = values[4] * np.float32(1.01)
+    with pytest.raises(DecodeError, match="contradict"):
+        code.decode(values)
+
+
+@pytest.mark.parametrize("make", [lambda X: X, scipy.sparse.csr_array])
+def test_a_gradient_by_way_of_a_session(make):
+    rng = np.random.default_rng(9)
+    X, y, w = rng.normal(size=(101, 7)), rng.normal(size=101), rng.normal(size=7)
+    for sizes in ({}, {"n_workers": 24, "k": 13}):
+        gradient = coded_gradient(make(X), y, w, code="product", allow_fill=True, **sizes)
+        np.testing.assert_allclose(gradient, X.T @ (X @ w - y), rtol=1e-11)
 
 
 def test_tolerance():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -167,7 +168,6 @@ class RootsOfUnityCode(Code):
         check_at_most(self.k, self.n_workers)
         refuse_unstable(self.name, roots_of_unity(self.n_workers, self.k), allow=allow_unstable)
         self._allow_unstable = bool(allow_unstable)
-        self._rotations = RotationCode(self.n_workers, 2 * self.k, allow_unstable=True)
 
     @property
     def guaranteed_threshold(self) -> int:
@@ -178,6 +178,11 @@ class RootsOfUnityCode(Code):
     def average_threshold(self) -> float:
         """Mean number of results at the first decodable moment: ``k``."""
         return float(self.k)
+
+    @cached_property
+    def _rotations(self) -> RotationCode:
+        """The same code over real and imaginary parts, which does the solving."""
+        return RotationCode(self.n_workers, 2 * self.k, allow_unstable=True)
 
     def _build_generator(self) -> Array:
         return roots_of_unity(self.n_workers, self.k)
@@ -204,7 +209,7 @@ class RootsOfUnityCode(Code):
                 "data, or use code 'mds' (or 'rotation', two messages a worker) for real data"
             )
         output = Output.prepare(out, (len(ids), *arrays[0].shape), np.result_type(dtype, np.complex64))
-        matrix = self._rotations.generator[[part for i in ids for part in (2 * i, 2 * i + 1)]]
+        matrix = _as_rotations(self.generator[ids])
         if dtype.kind == "f":  # no imaginary parts: every second column meets nothing
             combine(matrix[:, ::2], [np.asarray(a, dtype).reshape(-1) for a in arrays], _parts(output.array))
         else:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from serverless_gc.codes.blocks import combine
 from serverless_gc.codes.product_peel import Repair
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.types import Array, FloatArray
@@ -89,36 +88,35 @@ class Sweep:
         return math.sqrt(mismatch / length) / size if size else math.inf
 
     def _columns(self, length: int, width: int) -> tuple[float, float]:
-        between = sorted({cell for step in self.steps for cell in step.targets if cell not in self.rows})
+        targets = {cell for step in self.steps for cell in step.targets}
+        touched = targets.union(*(step.sources for step in self.steps))
+        # Sums in double precision of single-precision rows: what is repaired is kept in double until the slab is done.
+        wider = next(iter(self.rows.values())).dtype != self.dtype
+        between = sorted(cell for cell in targets if wider or cell not in self.rows)
+        results = [cell for cell in between if cell in self.rows]
+        direct = touched.difference(between)
         scratch = np.empty((len(between), max(1, min(width, length))), self.dtype)
         terms = [_terms(step) for step in self.steps]
-        read = {cell for step in self.steps for cell in [*step.sources, *step.targets] if cell in self.rows}
-        places = {cell: self.rows[cell].__array_interface__["data"][0] for cell in read}
+        places = {cell: self.rows[cell].__array_interface__["data"][0] for cell in direct}
         strides = [_stride([places.get(cell, -1) for cell in step.sources]) for step in self.steps]
         mismatch = squares = 0.0
         for start in range(0, length, width):
             stop = min(start + width, length)
             for source, target in self.copies:
                 target[start:stop] = source[start:stop]
-            here = {cell: self.rows[cell][start:stop] for cell in read}
+            here = {cell: self.rows[cell][start:stop] for cell in direct}
             here.update(zip(between, scratch[:, : stop - start], strict=True))
             for step, signed, stride in zip(self.steps, terms, strides, strict=True):
-                target = here[step.targets[0]]
-                if signed and target.dtype == self.dtype:
-                    _add_up(signed, here, target)
-                    continue
-                sources: Array | list[Array] = [here[cell] for cell in step.sources]
-                if stride and target.dtype == self.dtype:
-                    shape = (len(sources), stop - start)
-                    sources = as_strided(sources[0], shape, (stride, target.itemsize), writeable=False)
-                    for row, cell in zip(step.coefficients.astype(self.dtype) @ sources, step.targets, strict=True):
-                        here[cell][...] = row
+                if wider or not signed:
+                    _multiply(step, here, stride, self.dtype)
                 else:
-                    combine(step.coefficients, sources, [here[cell] for cell in step.targets], dtype=self.dtype)
+                    _add_up(signed, here, here[step.targets[0]])
+            for cell in results:
+                self.rows[cell][start:stop] = here[cell]
             if self.check is not None:
-                wrong, all_ = self.check.sums(start, stop)
+                wrong, terms_here = self.check.sums(start, stop)
                 mismatch += wrong
-                squares += all_
+                squares += terms_here
         return mismatch, squares
 
 
@@ -135,6 +133,16 @@ def _stride(places: Sequence[int]) -> int:
     stride = places[1] - places[0] if len(places) > 1 else 0
     regular = stride > 0 and all(b - a == stride for a, b in pairwise(places)) and min(places) >= 0
     return stride if regular else 0
+
+
+def _multiply(step: Repair, rows: Mapping[int, Array], stride: int, dtype: np.dtype[Any]) -> None:
+    first = rows[step.sources[0]]
+    if stride:
+        sources = as_strided(first, (len(step.sources), len(first)), (stride, first.itemsize), writeable=False)
+    else:
+        sources = np.stack([rows[cell] for cell in step.sources])
+    for cell, row in zip(step.targets, step.coefficients.astype(dtype) @ sources, strict=True):
+        rows[cell][...] = row
 
 
 def _terms(step: Repair) -> list[tuple[np.ufunc, int]]:

@@ -65,6 +65,19 @@ def test_error_at_the_threshold(side, trials, median, worst, median_single, wors
     assert max(errors[single.dtype]) < worst_single
 
 
+def test_double_precision_sums_keep_chains_of_single_precision_results_from_rounding_again():
+    code, rng = square((32, 28)), np.random.default_rng(5)
+    blocks = rng.normal(size=(code.k, 4)).astype(np.float32)
+    coded = code.encode(blocks)
+    orders = (threshold(code, rng) for _ in range(20))
+    ids = next(ids for ids in orders if code.certify(ids, np.float32).warning)
+    decoded, certificate = code.decode({i: coded[i] for i in ids})
+    assert certificate.warning
+    exact, _ = code.decode({i: coded[i].astype(np.float64) for i in ids}, tolerance=1.0)
+    assert decoded.dtype == np.float32
+    assert np.linalg.norm(decoded - exact) < 0.05 * np.linalg.norm(exact - blocks)
+
+
 def test_more_results_shorten_the_repairs():
     code, rng = square((16, 14)), np.random.default_rng(3)
     ratios = []

@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from serverless_gc.codes.base import Code, CodeKind
+from serverless_gc.codes.mds_points import few_stragglers, rotation_sizes
+from serverless_gc.codes.product_grids import local_parity_sizes, product_sizes
 from serverless_gc.errors import InputError
 
 __all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "per_worker", "rate", "register"]
@@ -166,6 +168,8 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         Number of workers and of source blocks. With one of them missing the other is chosen: equal for
         ``"uncoded"``, two copies for ``"replication"``, 8 blocks a worker for ``"lt"``, a rate ``k / n_workers`` of
         3/4 otherwise; with both missing there are 16 workers.
+        ``"uncoded"``, two copies for ``"replication"``, one parity a line for grids, a rate ``k / n_workers``
+        of 3/4 for most others; with both missing there are 16 workers.
     **params
         Parameters of the code, by keyword.
 
@@ -338,9 +342,20 @@ register(
     sizes=per_worker(8),
 )
 register(
+    "local-parity",
+    f"{_HOUSE}.local_parity:LocalParityCode",
+    summary="Small grids with parity per row and column: a repair reads a few blocks only.",
+    sizes=local_parity_sizes,
+)
+register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
+)
+register(
+    "mds-nonsystematic",
+    f"{_HOUSE}.mds_nonsystematic:NonsystematicMDSCode",
+    summary="Gaussian, Chebyshev or Vandermonde generators, for comparison with mds.",
 )
 register(
     "polar",
@@ -364,6 +379,12 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "product",
+    f"{_HOUSE}.product:ProductCode",
+    summary="A grid with parity per row and column: the most accurate, cheapest at a small overhead.",
+    sizes=product_sizes,
+)
+register(
     "replication",
     f"{_HOUSE}.replication:ReplicationCode",
     summary="Copies of every block; exact for any function of a block.",
@@ -384,6 +405,25 @@ register(
     kind="gradient",
     exact=False,
     sizes=rate(1, 1),
+)
+register(
+    "roots-of-unity",
+    f"{_HOUSE}.mds_rotation:RootsOfUnityCode",
+    summary="Complex MDS code on the unit circle, for a few stragglers.",
+    sizes=few_stragglers,
+)
+register(
+    "rotation",
+    f"{_HOUSE}.mds_rotation:RotationCode",
+    summary="The roots of unity over the reals, two messages a worker, for a few stragglers.",
+    kind="multi-message",
+    sizes=rotation_sizes,
+)
+register(
+    "short-dot",
+    f"{_HOUSE}.short_dot:ShortDotCode",
+    summary="Coded rows with zeros: a worker needs a part of x only.",
+    sizes=rate(1, 4),
 )
 register(
     "uncoded",

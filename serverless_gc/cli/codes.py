@@ -20,8 +20,8 @@ from serverless_gc.errors import InputError
 
 __all__ = ["codes"]
 
-_BLOCK = 20_000
-"""Numbers in one block of the timing: coded blocks of some megabytes together, more than a cache holds."""
+_BLOCK = (100, 200)
+"""Shape of a block of the timing: coded blocks of some megabytes together, more than a cache holds."""
 
 
 def codes(
@@ -94,8 +94,9 @@ def _facts(code: Code, trials: int) -> list[str]:
 def _costs(code: Code) -> tuple[float, float]:
     """Time encode and decode, the latter from the workers of one random order, as multiples of a copy."""
     rng = np.random.default_rng(0)
-    blocks = rng.normal(size=(code.k, _BLOCK))
-    coded = np.empty((code.n_messages, _BLOCK))
+    blocks = rng.normal(size=(code.k, *_BLOCK))
+    coded = code.encode(blocks)
+    blocks = blocks.astype(coded.dtype)
     copied, answer = coded.copy(), np.empty_like(blocks)
     encode = _seconds(lambda: code.encode(blocks, coded)) / _seconds(lambda: np.copyto(copied, coded))
     tracker, values = code.tracker(), {}

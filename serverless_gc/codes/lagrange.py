@@ -22,14 +22,18 @@ from numpy.typing import ArrayLike, DTypeLike
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.codes.dense import encode_dense
 from serverless_gc.codes.interpolation import GUARD, Interpolation, ThresholdTracker
-from serverless_gc.codes.points import chebyshev_points, chebyshev_rows, check_points, lagrange_basis, merge_points
+from serverless_gc.codes.points import (
+    OVERSAMPLING,
+    chebyshev_points,
+    chebyshev_rows,
+    check_points,
+    lagrange_basis,
+    merge_points,
+)
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["EvaluatedCode", "LagrangeCode"]
-
-OVERSAMPLING = 1.3
-"""Workers to launch for each result needed: with just enough results the error has a very long tail."""
 
 SAFE_BLOCKS, MOST_BLOCKS = 10, 20
 """Up to how many blocks interpolation is accurate, and up to how many it is usable with surplus results."""

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted, same_memory
-from serverless_gc.codes.parity import draw_parity, explicit_parity, spectral_norm
+from serverless_gc.codes.parity import check_seed, draw_parity, explicit_parity, spectral_norm
 from serverless_gc.codes.received import (
     accuracy_warning,
     default_tolerance,
@@ -134,12 +134,11 @@ class MDSCode(Code):
         super().__init__(n_workers, k)
         if self.k > self.n_workers:
             raise InputError(f"k must be at most n_workers={self.n_workers}, got {self.k}")
-        if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
-            raise InputError(f"seed must be an integer of at least 0, got {seed!r}")
+        seed = check_seed(seed)
         with single_blas_thread():
             if isinstance(parity, str):
-                self._params: dict[str, Any] = {"parity": parity, "seed": int(seed)}
-                self._parity = draw_parity(self.n_workers - self.k, self.k, parity, int(seed))
+                self._params: dict[str, Any] = {"parity": parity, "seed": seed}
+                self._parity = draw_parity(self.n_workers - self.k, self.k, parity, seed)
             else:
                 self._params = {}
                 self._parity = explicit_parity(parity, self.n_workers - self.k, self.k)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from serverless_gc.errors import InputError
 from serverless_gc.types import FloatArray
 
-__all__ = ["barycentric", "chebyshev_points", "chebyshev_rows", "check_points", "lagrange_basis", "merge_points"]
+__all__ = [
+    "OVERSAMPLING",
+    "barycentric",
+    "chebyshev_points",
+    "chebyshev_rows",
+    "check_points",
+    "lagrange_basis",
+    "merge_points",
+    "oversampled",
+]
+
+OVERSAMPLING = 1.3
+"""Workers to launch for each result needed: with just enough results the error has a very long tail."""
 
 _SAME = 8 * float(np.finfo(np.float64).eps)
 """Points nearer than this are one point computed in two ways."""
@@ -99,3 +114,25 @@ def barycentric(nodes: FloatArray, signs: FloatArray, points: FloatArray) -> Flo
     at_node = hit.any(axis=1)
     basis[at_node] = hit[at_node]
     return basis
+
+
+def oversampled(degree: int, most: int = 10) -> Callable[[int | None, int | None], tuple[int, int]]:
+    """Make the rule for sizes of codes that interpolate: 1.3 workers for each of ``(k - 1) degree + 1`` results.
+
+    With just enough results interpolation has a very long tail of errors, and it needs ``k`` to be small.
+
+    Examples
+    --------
+    >>> complete = oversampled(2)
+    >>> complete(16, None), complete(None, 5), complete(100, None)
+    ((16, 6), (12, 5), (100, 10))
+    """
+
+    def complete(n_workers: int | None, k: int | None) -> tuple[int, int]:
+        if n_workers is None:
+            n_workers = 16 if k is None else math.ceil(OVERSAMPLING * ((k - 1) * degree + 1))
+        if k is None:
+            k = max(1, min(most, int((n_workers / OVERSAMPLING - 1) // degree) + 1))
+        return n_workers, k
+
+    return complete

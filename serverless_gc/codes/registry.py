@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
 from serverless_gc.codes.base import Code, CodeKind
+from serverless_gc.codes.mds_points import few_stragglers, rotation_sizes
+from serverless_gc.codes.points import oversampled
+from serverless_gc.codes.product_grids import local_parity_sizes, product_sizes
 from serverless_gc.errors import InputError
 
-__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "oversampled", "rate", "register"]
+__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "per_worker", "rate", "register"]
 
 Sizes: TypeAlias = Callable[[int | None, int | None], tuple[int, int]]
 """Completes the pair (n_workers, k) where one or both are None."""
@@ -69,24 +71,20 @@ def rate(numerator: int, denominator: int) -> Sizes:
     return complete
 
 
-def oversampled(degree: int, most: int = 10) -> Sizes:
-    """Make the rule for codes that interpolate: 1.3 workers for each of ``(k - 1) degree + 1`` results needed.
-
-    With just enough results interpolation has a very long tail of errors, and it needs ``k`` to be small.
+def per_worker(blocks: int) -> Sizes:
+    """Make the rule that completes sizes to so many source blocks a worker, with at most 16 workers chosen.
 
     Examples
     --------
-    >>> complete = oversampled(2)
-    >>> complete(16, None), complete(None, 5), complete(100, None)
-    ((16, 6), (12, 5), (100, 10))
+    >>> complete = per_worker(8)
+    >>> complete(4, None), complete(None, 50), complete(None, 1000), complete(None, None)
+    ((4, 32), (7, 50), (16, 1000), (16, 128))
     """
 
     def complete(n_workers: int | None, k: int | None) -> tuple[int, int]:
         if n_workers is None:
-            n_workers = _DEFAULT_WORKERS if k is None else math.ceil(1.3 * ((k - 1) * degree + 1))
-        if k is None:
-            k = max(1, min(most, int((n_workers / 1.3 - 1) // degree) + 1))
-        return n_workers, k
+            n_workers = _DEFAULT_WORKERS if k is None else min(-(-k // blocks), _DEFAULT_WORKERS)
+        return n_workers, n_workers * blocks if k is None else k
 
     return complete
 
@@ -169,8 +167,10 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         One of the names of `available`.
     n_workers, k
         Number of workers and of source blocks. With one of them missing the other is chosen: equal for
-        ``"uncoded"``, two copies for ``"replication"``, a rate ``k / n_workers`` of 3/4 otherwise; with both missing
-        there are 16 workers.
+        ``"uncoded"``, two copies for ``"replication"``, 8 blocks a worker for ``"lt"``, a rate ``k / n_workers`` of
+        3/4 otherwise; with both missing there are 16 workers.
+        ``"uncoded"``, two copies for ``"replication"``, one parity a line for grids, a rate ``k / n_workers``
+        of 3/4 for most others; with both missing there are 16 workers.
     **params
         Parameters of the code, by keyword.
 
@@ -337,6 +337,12 @@ register(
     sizes=oversampled(1),
 )
 register(
+    "ldpc",
+    f"{_HOUSE}.ldpc:LDPCCode",
+    summary="Sparse checks: cheap at any size, and partly decodable; needs a few percent more results than k.",
+    sizes=rate(3, 4),
+)
+register(
     "linear",
     f"{_HOUSE}.linear:LinearCode",
     summary="Any generator matrix and placement: the slow reference of all others.",
@@ -350,6 +356,18 @@ register(
     kind="gradient",
     sizes=None,
     listed=False,
+)
+register(
+    "local-parity",
+    f"{_HOUSE}.local_parity:LocalParityCode",
+    summary="Small grids with parity per row and column: a repair reads a few blocks only.",
+    sizes=local_parity_sizes,
+)
+register(
+    "lt",
+    f"{_HOUSE}.lt:LTCode",
+    summary="Many sparse random sums a worker, sent one by one: what slow workers finish counts.",
+    sizes=per_worker(8),
 )
 register(
     "lwpd",
@@ -368,6 +386,11 @@ register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
+)
+register(
+    "mds-nonsystematic",
+    f"{_HOUSE}.mds_nonsystematic:NonsystematicMDSCode",
+    summary="Gaussian, Chebyshev or Vandermonde generators, for comparison with mds.",
 )
 register(
     "ortho-matdot",
@@ -409,11 +432,24 @@ register(
     sizes=None,
 )
 register(
+    "product",
+    f"{_HOUSE}.product:ProductCode",
+    summary="A grid with parity per row and column: the most accurate, cheapest at a small overhead.",
+    sizes=product_sizes,
+)
+register(
     "product-gradient",
     f"{_HOUSE}.gradient.product:ProductGradientCode",
     summary="Products of two small gradient codes; exact when both are.",
     kind="gradient",
     exact=False,
+    sizes=None,
+)
+register(
+    "product-matmul",
+    f"{_HOUSE}.matmul.product:ProductMatmulCode",
+    summary="Matrix products with parity on each operand: cheapest and most accurate at a small overhead.",
+    kind="matmul",
     sizes=None,
 )
 register(
@@ -431,12 +467,31 @@ register(
     sizes=rate(1, 2),
 )
 register(
+    "roots-of-unity",
+    f"{_HOUSE}.mds_rotation:RootsOfUnityCode",
+    summary="Complex MDS code on the unit circle, for a few stragglers.",
+    sizes=few_stragglers,
+)
+register(
+    "rotation",
+    f"{_HOUSE}.mds_rotation:RotationCode",
+    summary="The roots of unity over the reals, two messages a worker, for a few stragglers.",
+    kind="multi-message",
+    sizes=rotation_sizes,
+)
+register(
     "sbc",
     f"{_HOUSE}.gradient.block_model:StochasticBlockCode",
     summary="Hidden blocks between repetition and chance: hard to attack; approximate.",
     kind="gradient",
     exact=False,
     sizes=rate(1, 1),
+)
+register(
+    "short-dot",
+    f"{_HOUSE}.short_dot:ShortDotCode",
+    summary="Coded rows with zeros: a worker needs a part of x only.",
+    sizes=rate(1, 4),
 )
 register(
     "soft-bibd",

@@ -150,15 +150,16 @@ class CodeSuite:
         if threshold is None:
             pytest.skip("the code states no guaranteed threshold")
         rng = np.random.default_rng(6)
-        n = code.n_messages
+        n = code.n_workers
         every = math.comb(n, threshold) <= _TRIED
         sets: Iterable[Any] = (
             itertools.combinations(range(n), threshold)
             if every
             else (rng.permutation(n)[:threshold] for _ in range(_TRIED))
         )
-        for messages in sets:
-            assert _filled(code, messages).decodable, f"{tuple(messages)} has the guaranteed size and does not decode"
+        for workers in sets:
+            messages = [message for worker in workers for message in code.placement(int(worker))]
+            assert _filled(code, messages).decodable, f"workers {tuple(workers)} are enough, but do not decode"
 
     def test_numeric_dtypes_are_accepted_and_promoted(self) -> None:
         code = self.make_code()

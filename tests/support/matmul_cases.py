@@ -10,6 +10,7 @@ MATMUL = {
     "polar-matmul": {"n_workers": 8, "p": 3, "q": 1, "n_right": 2},
     "polynomial": {"n_workers": 9, "p": 2, "q": 3},
     "polynomial-complex": {"n_workers": 9, "p": 2, "q": 3},
+    "product-matmul": {"n_workers": 9, "p": 2, "q": 2},
 }
 """Small instances, by name."""
 

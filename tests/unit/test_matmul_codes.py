@@ -19,6 +19,7 @@ from serverless_gc.codes.matmul import (
 )
 from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.codes.registry import from_manifest, get
+from serverless_gc.codes.threshold import arrivals_needed
 from serverless_gc.collect import Collector
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 from serverless_gc.testing.code_suite import CodeSuite
@@ -60,7 +61,9 @@ class TestLaws(CodeSuite):
 
 
 class TestUnknownsAreKroneckerRows:
-    @pytest.mark.parametrize("name", ["khatri-rao", "polynomial", "polynomial-complex", "polar-matmul"])
+    @pytest.mark.parametrize(
+        "name", ["khatri-rao", "polynomial", "polynomial-complex", "polar-matmul", "product-matmul"]
+    )
     def test_generator(self, name):
         code = get(name, **cases.MATMUL[name])
         for worker in range(code.n_workers):
@@ -160,6 +163,7 @@ def test_condition_of_the_alternatives():
         (MatDotCode(16, 5), 1e-9),
         (OrthoMatDotCode(30, 8), 1e-7),
         (get("polar-matmul", n_workers=64), 1e-13),
+        (get("product-matmul", n_workers=121), 1e-13),
     ],
     ids=lambda x: getattr(x, "name", None),
 )
@@ -251,6 +255,9 @@ SPECIAL = [
     ("khatri-rao", {"n_workers": 4, "p": 1, "q": 1}),
     ("polynomial", {"n_workers": 5, "p": 1, "q": 1}),
     ("matdot", {"n_workers": 3, "k": 1}),
+    ("product-matmul", {"n_left": 3, "n_right": 4, "p": 1, "q": 3}),
+    ("product-matmul", {"n_left": 4, "n_right": 5, "p": 2, "q": 3}),
+    ("product-matmul", {"n_left": 1, "n_right": 5, "p": 1, "q": 3}),
 ]
 """Where a worker may happen to have what is a source block elsewhere."""
 
@@ -278,6 +285,22 @@ def test_messages_collected_in_the_memory_of_the_answer(name, sizes):
 def test_symmetric_points_share_even_powers():
     code = PolynomialCode(8, p=2, q=2)
     assert (code.left.n_coded, code.right.n_coded) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "mean"),
+    [
+        ("polar-matmul", {"n_left": 4, "n_right": 4, "p": 3, "q": 3}, 1.13 * 9),
+        ("polar-matmul", {"n_left": 8, "n_right": 8, "p": 6, "q": 6}, 1.33 * 36),
+        ("polar-matmul", {"n_left": 16, "n_right": 16, "p": 14, "q": 14}, 1.17 * 196),
+        ("product-matmul", {"n_left": 4, "n_right": 4}, 10.0),
+        ("product-matmul", {"n_left": 11, "n_right": 11}, 106.8),
+    ],
+)
+def test_results_needed_on_average(name, sizes, mean):
+    code = get(name, **sizes, **({"mode": "peel"} if name == "polar-matmul" else {}))
+    found = arrivals_needed(code, trials=120)
+    assert abs(found.mean - mean) < 3 * found.standard_error + 0.005 * code.k + 0.05
 
 
 def test_assemble_puts_blocks_in_place():
@@ -335,7 +358,17 @@ def test_any_p_q_results_of_khatri_rao(p, q, spare, seed):
         ("ortho-matdot", {}, (16, 1, 1, 6)),
         ("ortho-matdot", {"n_workers": 100}, (100, 1, 1, 10)),
         ("polar-matmul", {}, (16, 3, 3, 1)),
-        ("polar-matmul", {"n_workers": 12}, (12, 4, 1, 1)),
+        ("polar-matmul", {"n_workers": 12}, (12, 2, 3, 1)),
+        ("polar-matmul", {"n_workers": 13}, (13, 9, 1, 1)),
+        ("polar-matmul", {"n_workers": 16, "k": 10}, (16, 5, 2, 1)),
+        ("product-matmul", {}, (16, 3, 3, 1)),
+        ("product-matmul", {"n_workers": 12}, (12, 2, 3, 1)),
+        ("product-matmul", {"n_workers": 13}, (13, 1, 12, 1)),
+        ("product-matmul", {"n_workers": 1}, (1, 1, 1, 1)),
+        ("product-matmul", {"k": 20}, (30, 4, 5, 1)),
+        ("product-matmul", {"p": 3, "q": 2}, (12, 3, 2, 1)),
+        ("product-matmul", {"n_workers": 30, "k": 12}, (30, 3, 4, 1)),
+        ("product-matmul", {"n_left": 5, "n_right": 4}, (20, 4, 3, 1)),
         ("polar-matmul", {"k": 6}, (12, 2, 3, 1)),
         ("polar-matmul", {"p": 6, "q": 6}, (64, 6, 6, 1)),
         ("polar-matmul", {"n_workers": 32, "n_left": 4}, (32, 3, 6, 1)),
@@ -369,8 +402,12 @@ def test_sizes(name, sizes, expected):
         ("ortho-matdot", {"n_workers": 3, "k": 2, "points": [0, 0.5, 1.5]}, ["points", "1.5"]),
         ("polar-matmul", {"n_left": 4, "n_right": 3}, ["n_right", "power of two", "3"]),
         ("polar-matmul", {"n_workers": 16, "n_left": 3}, ["n_left * n_right", "16"]),
-        ("polar-matmul", {"n_workers": 16, "k": 10}, ["p <= n_left=4", "10"]),
+        ("polar-matmul", {"n_workers": 16, "k": 19}, ["p must be at most n_left", "k=19"]),
         ("polar-matmul", {"k": 6, "p": 4}, ["k must be p * q"]),
+        ("product-matmul", {"n_workers": 12, "p": 13}, ["p must be at most n_left", "p=13"]),
+        ("product-matmul", {"n_left": 3, "n_right": 3, "p": 2, "q": 2, "seed": -1}, ["seed"]),
+        ("product-matmul", {"n_workers": 9, "parities": [np.ones((1, 2))]}, ["parities", "1"]),
+        ("product-matmul", {"n_workers": 9, "parities": [np.ones((1, 2)), np.ones((2, 2))]}, ["(1, 2)", "(2, 2)"]),
         ("polar-matmul", {"kernel": "cubic"}, ["kernel", "cubic"]),
     ],
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from serverless_gc.codes.matmul.matdot import MatDotCode, OrthoMatDotCode
     from serverless_gc.codes.matmul.polar import PolarMatmulCode
     from serverless_gc.codes.matmul.polynomial import ComplexPolynomialCode, EntangledCode, PolynomialCode
+    from serverless_gc.codes.matmul.product import ProductMatmulCode
 
 __all__ = [
     "ComplexPolynomialCode",
@@ -26,6 +27,7 @@ __all__ = [
     "OrthoMatDotCode",
     "PolarMatmulCode",
     "PolynomialCode",
+    "ProductMatmulCode",
     "Split",
 ]
 
@@ -37,6 +39,7 @@ _CLASSES = {
     "OrthoMatDotCode": "matdot",
     "PolarMatmulCode": "polar",
     "PolynomialCode": "polynomial",
+    "ProductMatmulCode": "product",
 }
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.codes.mds import MDSCode
-from serverless_gc.codes.parity import smallest_singular_value
+from serverless_gc.codes.parity import check_seed, smallest_singular_value
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
@@ -86,9 +86,7 @@ class KhatriRaoCode(MatmulCode):
         n, p, q = complete_grid(n_workers, k, p, q)
         if p * q > n:
             raise InputError(f"n_workers must be at least p * q = {p * q}, got {n}")
-        if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
-            raise InputError(f"seed must be an integer of at least 0, got {seed!r}")
-        self.seed = int(seed)
+        self.seed = check_seed(seed)
         if left is None and right is None:
             drawn = _draw(n - p * q, p, q, self.seed)
         else:

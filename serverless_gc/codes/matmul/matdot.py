@@ -18,13 +18,11 @@ from serverless_gc.codes.interpolation import Interpolation
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.polynomial import monomial_code
 from serverless_gc.codes.matmul.sizes import DEFAULT_WORKERS, check_count
-from serverless_gc.codes.points import chebyshev_points, chebyshev_rows, check_points
+from serverless_gc.codes.points import OVERSAMPLING, chebyshev_points, chebyshev_rows, check_points
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
 __all__ = ["MatDotCode", "OrthoMatDotCode"]
-
-_SPARE = 1.3
 
 
 class MatDotCode(MatmulCode):
@@ -91,9 +89,9 @@ class MatDotCode(MatmulCode):
         if k is not None:
             k = check_count("k", k)
         if n_workers is None:
-            n_workers = DEFAULT_WORKERS if k is None else math.ceil(_SPARE * (2 * k - 1))
+            n_workers = DEFAULT_WORKERS if k is None else math.ceil(OVERSAMPLING * (2 * k - 1))
         n = check_count("n_workers", n_workers)
-        return n, max(1, min(cls.most, int((n / _SPARE + 1) // 2))) if k is None else k
+        return n, max(1, min(cls.most, int((n / OVERSAMPLING + 1) // 2))) if k is None else k
 
     def _operands(self, split: Split) -> tuple[Operand, Operand, Interpolation]:
         """Block ``A[j]`` has the factor ``x**j``, ``B[j]`` the factor ``x**(k - 1 - j)``."""

@@ -8,9 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
-from serverless_gc.codes.matmul.sizes import DEFAULT_WORKERS, check_count
+from serverless_gc.codes.matmul.sizes import complete_sides
 from serverless_gc.codes.polar import PolarCode
-from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
 __all__ = ["PolarMatmulCode"]
@@ -68,9 +67,7 @@ class PolarMatmulCode(MatmulCode):
         mode: Literal["auto", "sc", "peel", "rank"] = "auto",
     ) -> None:
         given = {"n_workers": n_workers, "k": k, "p": p, "q": q, "n_left": n_left, "n_right": n_right}
-        whole = {label: None if value is None else check_count(label, value) for label, value in given.items()}
-        sides = _sides(whole)
-        p, q = _blocks(whole, sides)
+        *sides, p, q = complete_sides(given, pairs=_pairs, coded=_coded, source=lambda n: max(1, 3 * n // 4))
         a, b = (
             PolarCode(n, blocks, systematic=systematic, kernel=kernel) for n, blocks in zip(sides, (p, q), strict=True)
         )
@@ -114,52 +111,9 @@ class PolarMatmulCode(MatmulCode):
         return {**super().params(), **sides, **self._options}
 
 
-def _sides(given: dict[str, int | None]) -> tuple[int, int]:
-    """Complete the numbers of coded blocks of both operands.
-
-    Raises
-    ------
-    InputError
-        If they contradict one another.
-    """
-    n, left, right = given["n_workers"], given["n_left"], given["n_right"]
-    if n is None and (left is None or right is None):
-        if given["k"] is None and (given["p"] is None or given["q"] is None) and left is None and right is None:
-            n = DEFAULT_WORKERS
-        else:
-            p, q = _blocks(given, (left, right))
-            left = -(-4 * p // 3) if left is None else left
-            right = 1 << (-(-4 * q // 3) - 1).bit_length() if right is None else right
-    if n is not None:
-        if right is None:
-            # The largest power of two that divides, so that both sides are nearly equal.
-            right = n // left if left else max(1 << i for i in range(n.bit_length()) if n % (1 << i) == 0 and 4**i <= n)
-        left = n // right if left is None else left
-    assert left is not None  # noqa: S101 - set on both ways
-    assert right is not None  # noqa: S101
-    if n is not None and left * right != n:
-        raise InputError(f"n_workers must be n_left * n_right, got {n} with n_left={left}, n_right={right}")
-    if right & (right - 1):
-        raise InputError(f"n_right must be a power of two, got {right}")
-    return left, right
+def _pairs(n: int) -> list[tuple[int, int]]:
+    return [(n >> i, 1 << i) for i in range(n.bit_length()) if n % (1 << i) == 0]
 
 
-def _blocks(given: dict[str, int | None], sides: tuple[int | None, int | None]) -> tuple[int, int]:
-    """Complete the numbers of source blocks of both operands, which must not exceed those of coded ones.
-
-    Raises
-    ------
-    InputError
-        If they contradict one another.
-    """
-    k, p, q = given["k"], given["p"], given["q"]
-    if k is None:
-        p = max(1, 3 * (sides[0] or 4) // 4) if p is None else p
-        return p, max(1, 3 * (sides[1] or 4) // 4) if q is None else q
-    pairs = [(d, k // d) for d in range(1, k + 1) if k % d == 0 and p in {None, d} and q in {None, k // d}]
-    if not pairs:
-        raise InputError(f"k must be p * q, got k={k} with p={p}, q={q}")
-    pairs = [(a, b) for a, b in pairs if a <= (sides[0] or k) and b <= (sides[1] or k)]
-    if not pairs:
-        raise InputError(f"k must be p * q with p <= n_left={sides[0]} and q <= n_right={sides[1]}, got {k}")
-    return min(pairs, key=lambda pair: abs(pair[0] - pair[1]))
+def _coded(p: int, q: int) -> tuple[int, int]:
+    return -(-4 * p // 3), 1 << (-(-4 * q // 3) - 1).bit_length()

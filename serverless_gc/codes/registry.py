@@ -224,6 +224,41 @@ def _whole(label: str, value: int | None) -> int | None:
 
 _HOUSE = "serverless_gc.codes"
 register(
+    "clustered",
+    f"{_HOUSE}.gradient.clustered:ClusteredCode",
+    summary="A small gradient code in each cluster of workers; clusters can be formed anew each round.",
+    kind="gradient",
+    sizes=rate(1, 1),
+)
+register(
+    "coded-reduce",
+    f"{_HOUSE}.gradient.coded_reduce:CodedReduceCode",
+    summary="A gradient code at every parent of a tree: no node receives many messages.",
+    kind="gradient",
+    sizes=None,
+)
+register(
+    "cyclic",
+    f"{_HOUSE}.gradient.cyclic:CyclicRepetitionCode",
+    summary="Any number of workers and of arbitrary stragglers, at the least load.",
+    kind="gradient",
+    sizes=rate(1, 1),
+)
+register(
+    "cyclic-mds",
+    f"{_HOUSE}.gradient.cyclic_mds:CyclicMDSCode",
+    summary="Deterministic circulant with a closed-form decoder, for few stragglers.",
+    kind="gradient",
+    sizes=rate(1, 1),
+)
+register(
+    "frc",
+    f"{_HOUSE}.gradient.frc:FractionalRepetitionCode",
+    summary="Teams compute the same partitions, one of each suffices: sums only, no rounding grows.",
+    kind="gradient",
+    sizes=rate(1, 1),
+)
+register(
     "linear",
     f"{_HOUSE}.linear:LinearCode",
     summary="Any generator matrix and placement: the slow reference of all others.",
@@ -233,6 +268,13 @@ register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
+)
+register(
+    "nested",
+    f"{_HOUSE}.gradient.nested:NestedCode",
+    summary="Workers compute only as much redundancy as there are stragglers.",
+    kind="gradient",
+    sizes=rate(1, 1),
 )
 register(
     "polar",
@@ -249,5 +291,12 @@ register(
     "uncoded",
     f"{_HOUSE}.uncoded:UncodedCode",
     summary="One worker a block, all must answer: the baseline.",
+    sizes=rate(1, 1),
+)
+register(
+    "ye-abbe",
+    f"{_HOUSE}.gradient.ye_abbe:YeAbbeCode",
+    summary="Shorter messages for more partitions a worker: where upload is the bottleneck.",
+    kind="gradient",
     sizes=rate(1, 1),
 )

@@ -4,6 +4,30 @@ One scheme per file; `base` holds what they share: the model, the generic tracke
 """
 
 from serverless_gc.codes.gradient.base import GradientCode, GradientTracker, Weights
+from serverless_gc.codes.gradient.clustered import ClusteredCode
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
+from serverless_gc.codes.gradient.cyclic import CyclicRepetitionCode
+from serverless_gc.codes.gradient.cyclic_mds import CyclicMDSCode
+from serverless_gc.codes.gradient.dynamic_clusters import StragglerPredictor
+from serverless_gc.codes.gradient.frc import FractionalRepetitionCode
 from serverless_gc.codes.gradient.linear import LinearGradientCode
+from serverless_gc.codes.gradient.nested import NestedCode
+from serverless_gc.codes.gradient.worst import WorstCase, worst_case
+from serverless_gc.codes.gradient.ye_abbe import YeAbbeCode
 
-__all__ = ["GradientCode", "GradientTracker", "LinearGradientCode", "Weights"]
+__all__ = [
+    "ClusteredCode",
+    "CodedReduceCode",
+    "CyclicMDSCode",
+    "CyclicRepetitionCode",
+    "FractionalRepetitionCode",
+    "GradientCode",
+    "GradientTracker",
+    "LinearGradientCode",
+    "NestedCode",
+    "StragglerPredictor",
+    "Weights",
+    "WorstCase",
+    "YeAbbeCode",
+    "worst_case",
+]

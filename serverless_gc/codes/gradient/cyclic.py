@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from serverless_gc.codes.gradient.band import BandCode, NullSpace
-from serverless_gc.codes.gradient.sizes import check_stragglers
+from serverless_gc.codes.gradient.drawn import DrawnCode, best_draw
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
-__all__ = ["CyclicRepetitionCode", "annihilated_rows", "best_draw"]
+__all__ = ["CyclicRepetitionCode", "annihilated_rows"]
 
-_DRAWS = 20
 _SOLVED_TOGETHER = 2**22
 
 
-class CyclicRepetitionCode(BandCode):
+class CyclicRepetitionCode(BandCode, DrawnCode):
     """Worker ``i`` combines partitions ``i ... i + s`` (mod ``n``) with coefficients from a random null space.
 
     For any number of workers, at the least load that tolerates ``s`` arbitrary stragglers. A decoding vector costs a
@@ -73,8 +70,7 @@ class CyclicRepetitionCode(BandCode):
         seed: int = 0,
         coefficients: ArrayLike | None = None,
     ) -> None:
-        self._seed = seed
-        self._given = None if coefficients is None else np.array(coefficients, dtype=float)
+        self._note(seed, coefficients)
         super().__init__(n_workers, k, stragglers)
         if self._given is not None and not self._null_space.solves(self._band.dense()):
             raise InputError(
@@ -103,53 +99,6 @@ class CyclicRepetitionCode(BandCode):
     def decodable_sets(self, arrived: int) -> int:
         """How many of the sets of so many arrivals determine the gradient: all or none."""
         return math.comb(self.n_workers, arrived) if arrived >= self.n_workers - self._stragglers else 0
-
-    def params(self) -> dict[str, Any]:
-        """Keyword parameters that rebuild this code."""
-        given = {} if self._given is None else {"coefficients": self._given.tolist()}
-        return {"stragglers": self._stragglers, "seed": self._seed, **given}
-
-    def manifest(self) -> dict[str, Any]:
-        """Everything a decoder needs, the coefficients included."""
-        return {**super().manifest(), "coefficients": self.coefficients}
-
-    @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any]) -> CyclicRepetitionCode:
-        """Rebuild the code from its manifest alone, with the stored coefficients."""
-        params = {**manifest["params"], "coefficients": manifest["coefficients"]}
-        code = cls(manifest["n_workers"], manifest["k"], **params)
-        if "coefficients" not in manifest["params"]:
-            code._given = None
-        return code
-
-
-def best_draw(
-    n: int, stragglers: int, seed: int, build: Callable[[FloatArray], FloatArray], draws: int = _DRAWS
-) -> FloatArray:
-    """Build coefficients from several random matrices that annihilate all ones; keep those of the smallest maximum.
-
-    Parameters
-    ----------
-    n, stragglers
-        The random matrices have shape ``(stragglers, n)``.
-    seed
-        Draw ``t`` comes from ``default_rng([seed, t])``.
-    build
-        Makes coefficients of a random matrix.
-    draws
-        How many are tried.
-    """
-    check_stragglers(stragglers, n)
-    best: FloatArray | None = None
-    for t in range(draws if stragglers else 1):
-        h = np.random.default_rng([seed, t]).standard_normal((stragglers, n))
-        h[:, -1] = -h[:, :-1].sum(axis=1)
-        made = build(h)
-        if best is None or np.abs(made).max() < np.abs(best).max():
-            best = made
-    if best is None:
-        raise InputError(f"draws must be at least 1, got {draws}")
-    return best
 
 
 def annihilated_rows(h: FloatArray) -> FloatArray:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from serverless_gc.codes.base import Tracker, Verdict, check_message
 from serverless_gc.codes.gradient.band import Band, NullSpace
-from serverless_gc.codes.gradient.base import GradientCode, GradientTracker, Weights
-from serverless_gc.codes.gradient.cyclic import annihilated_rows, best_draw
+from serverless_gc.codes.gradient.base import GradientTracker, Weights
+from serverless_gc.codes.gradient.cyclic import annihilated_rows
+from serverless_gc.codes.gradient.drawn import DrawnCode, best_draw
 from serverless_gc.codes.gradient.sizes import a_tenth, check_stragglers, require_square
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -64,7 +64,7 @@ class LevelTracker(Tracker):
         return running.missing()
 
 
-class NestedCode(GradientCode):
+class NestedCode(DrawnCode):
     """Worker ``i`` computes partitions ``i, i + 1, ...``; after ``t + 1`` of them it can send a message of level ``t``.
 
     Level ``t`` is a cyclic repetition code for ``t`` stragglers; level 0 are the plain gradients. With ``u`` silent
@@ -121,8 +121,7 @@ class NestedCode(GradientCode):
         require_square(self.name, n, self.k)
         most = min(a_tenth(n), _MOST_BY_DEFAULT)
         self._stragglers = most if stragglers is None else check_stragglers(stragglers, n)
-        self._seed = seed
-        self._given = None if coefficients is None else np.array(coefficients, dtype=float)
+        self._note(seed, coefficients)
         made = best_draw(n, self._stragglers, seed, nested_rows) if self._given is None else self._given
         shape = (n, self.n_levels, self.n_levels)
         upper = np.triu(np.ones(shape[1:]), 1) > 0
@@ -132,8 +131,13 @@ class NestedCode(GradientCode):
                 f"{made.shape}"
             )
         made.setflags(write=False)
-        self.coefficients = made
+        self._coefficients = made
         self._levels: dict[int, tuple[Band, NullSpace]] = {}
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """Entry ``[i, t, j]`` is the coefficient of partition ``(i + j) mod n`` at level ``t`` of worker ``i``."""
+        return self._coefficients
 
     # -- structure -----------------------------------------------------------------------------------
 
@@ -233,26 +237,6 @@ class NestedCode(GradientCode):
         for array in (a, alpha):
             array.setflags(write=False)
         return Weights(a, alpha, float(miss @ miss), growth, "structured")
-
-    # -- identity ------------------------------------------------------------------------------------
-
-    def params(self) -> dict[str, Any]:
-        """Keyword parameters that rebuild this code."""
-        given = {} if self._given is None else {"coefficients": self._given.tolist()}
-        return {"stragglers": self._stragglers, "seed": self._seed, **given}
-
-    def manifest(self) -> dict[str, Any]:
-        """Everything a decoder needs, the coefficients included."""
-        return {**super().manifest(), "coefficients": self.coefficients}
-
-    @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any]) -> NestedCode:
-        """Rebuild the code from its manifest alone, with the stored coefficients."""
-        params = {**manifest["params"], "coefficients": manifest["coefficients"]}
-        code = cls(manifest["n_workers"], manifest["k"], **params)
-        if "coefficients" not in manifest["params"]:
-            code._given = None
-        return code
 
 
 def nested_rows(h: FloatArray) -> FloatArray:

@@ -1,5 +1,6 @@
 """Cyclic repetition: worked values, stability rule, structured decoding against least squares, traps."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -134,3 +135,25 @@ def test_coefficients_that_fail_for_some_set_are_refused_there():
     with pytest.raises(DecodeError, match="ill-conditioned"):
         code.decode({i: sent[i] for i in (0, 1, 2)})
     np.testing.assert_allclose(code.decode({i: sent[i] for i in (0, 2, 3)})[0], 1, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "s", "median", "largest"), [(20, 3, 1e-6, 6e-6), (100, 10, 2e-5, 3e-4)])
+def test_accuracy_of_single_precision_messages(n, s, median, largest):
+    code = CyclicRepetitionCode(n, n, stragglers=s)
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(n, 64))
+    sent, exact = code.encode(gradients).astype(np.float32), gradients.sum(axis=0)
+    errors = []
+    for _ in range(20):
+        total, _ = code.decode({int(i): sent[i].astype(float) for i in rng.permutation(n)[s:]})
+        errors.append(np.linalg.norm(total - exact) / np.linalg.norm(exact))
+    assert median / 10 < np.median(errors) < median * 10
+    assert max(errors) < largest * 10
+
+
+def test_mean_error_is_at_least_what_the_load_allows():
+    n, s = 9, 2
+    code = CyclicRepetitionCode(n, n, stragglers=s)
+    for f in range(1, n + 1):
+        errors = [code.weights(arrived).error for arrived in combinations(range(n), f)]
+        assert np.mean(errors) >= n * math.comb(n - s - 1, f) / math.comb(n, f) - 1e-9

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest
 from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
-from serverless_gc.codes.gradient import NestedCode
+from serverless_gc.codes.gradient import NestedCode, worst_case
 from serverless_gc.codes.gradient.nested import nested_rows
 from serverless_gc.errors import InputError, NotDecodableError
 
@@ -121,6 +121,13 @@ def test_the_rule_is_sufficient_with_any_messages(data):
         assert np.abs(weights.a @ code.generator - 1).max() < 1e-6
     again = fed(code, [*sorted(arrived, reverse=True), *arrived])
     assert again.decodable == tracker.decodable
+
+
+def test_no_set_of_silent_workers_does_harm():
+    code = NestedCode(7, 7, stragglers=3)
+    assert worst_case(code, 3).error < 1e-15
+    assert worst_case(code, 4).error > 1e-12
+    assert code.tolerated == 3
 
 
 def test_missing_names_what_is_not_counted():

@@ -62,7 +62,9 @@ def test_worked_block_rows():
 def test_both_constructions_agree(n, s, m):
     code = YeAbbeCode(n, n, stragglers=s, fold=m)
     direct = _by_definition(code._basis, s, m)
-    np.testing.assert_allclose(code.coefficients, direct, rtol=0, atol=1e-9 * np.abs(direct).max())
+    np.testing.assert_allclose(
+        code.coefficients.reshape(direct.shape), direct, rtol=0, atol=1e-9 * np.abs(direct).max()
+    )
 
 
 def test_every_set_of_stragglers_with_the_rank_test():
@@ -86,6 +88,7 @@ def test_gradients_of_any_length_are_padded(length, m, lost):
     arrived = {w: sent[w] for w in range(6) if w != lost}
     total, _ = code.decode(arrived)
     assert total.shape == (code.fold_length(length) * m,)
+    assert code.row(2)[1].shape == ((1 + m, m) if m > 1 else (2,))
     np.testing.assert_allclose(total[:length], gradients.sum(axis=0), atol=1e-10)
     np.testing.assert_allclose(total[length:], 0, atol=1e-10)
     out = np.empty(length)
@@ -159,3 +162,14 @@ def test_refusals(given, words):
 def test_vandermonde_is_refused_where_it_is_lost():
     with pytest.raises(InputError, match="too ill-conditioned for n_workers=13"):
         YeAbbeCode(13, 13, matrix="vandermonde")
+
+
+def test_without_folding_it_is_a_code_like_any_other():
+    code = YeAbbeCode(5, 5, stragglers=2, fold=1)
+    gradients = np.random.default_rng(3).normal(size=(5, 2, 3))
+    sent = code.encode(gradients)
+    assert sent.shape == (5, 2, 3)
+    np.testing.assert_allclose(code.decode({i: sent[i] for i in (0, 2, 4)})[0], gradients.sum(axis=0), atol=1e-10)
+    assert code.weights([0, 2, 4]).a.shape == (5,)
+    np.testing.assert_allclose(code.weights([0, 2, 4], "lstsq").a, code.weights([0, 2, 4]).a, atol=1e-9)
+    assert code.weights([0, 2], "algorithmic").error == pytest.approx(code.weights([0, 2]).error, rel=0.1)

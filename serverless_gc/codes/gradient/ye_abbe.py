@@ -28,7 +28,10 @@ class YeAbbeCode(BandCode):
 
     A gradient of length ``l`` is cut into runs of ``m`` numbers, padded with zeros at its end; a message holds one
     number for each run: ``c_w[v] = sum_i sum_u E[w, i, u] * g_i[v * m + u]``. Tolerates any ``s`` stragglers, with the
-    least load that allows this upload.
+    least load that allows this upload. With ``m = 1`` messages have the shape of a gradient, as in any other code.
+
+    In the weights of a code with ``m > 1``, ``a`` has shape ``(n_workers, m)``; an entry of ``alpha`` is one plus what
+    the ``m x m`` block of a partition departs most from the identity by.
 
     Parameters
     ----------
@@ -104,21 +107,29 @@ class YeAbbeCode(BandCode):
     # -- construction --------------------------------------------------------------------------------
 
     def _coefficients(self) -> Array:
-        n, s, m = self.n_workers, self._stragglers, self._fold
-        if self._given is not None:
-            shapes = [(n - s, n), (n, s + m, m)]
-            if [array.shape for array in self._given] != shapes:
-                raise InputError(f"basis and coefficients must both be given, of shapes {shapes[0]} and {shapes[1]}")
-            self._basis, made = self._given
-            self._null_space = _null_space(self._basis, m)
-            return made
-        if self._matrix == "vandermonde":
-            self._basis = np.vander(_checked_points(self._points, n), n - s, increasing=True).T
-            self._null_space = _null_space(self._basis, m)
-            return _by_definition(self._basis, s, m)
-        self._basis = np.random.default_rng(self._seed).standard_normal((n - s, n))
+        m = self._fold
+        self._basis, made = self._drawn() if self._given is None else self._checked(*self._given)
         self._null_space = _null_space(self._basis, m)
-        return _by_complement(self._null_space, s, m)
+        if made is None:
+            made = _by_complement(self._null_space, self._stragglers, m)
+        if m > 1:
+            return made
+        self._null_space = NullSpace(self._null_space.particular[:, 0], self._null_space.basis)
+        return made[:, :, 0]
+
+    def _drawn(self) -> tuple[FloatArray, FloatArray | None]:
+        n, s = self.n_workers, self._stragglers
+        if self._matrix == "gaussian":
+            return np.random.default_rng(self._seed).standard_normal((n - s, n)), None
+        v = np.vander(_checked_points(self._points, n), n - s, increasing=True).T
+        return v, _by_definition(v, s, self._fold)
+
+    def _checked(self, basis: FloatArray, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
+        n = self.n_workers
+        shapes = [(n - self._stragglers, n), (n, self.load, self._fold)]
+        if [basis.shape, coefficients.shape] != shapes:
+            raise InputError(f"basis and coefficients must both be given, of shapes {shapes[0]} and {shapes[1]}")
+        return basis, coefficients
 
     def _build_generator(self) -> Array:
         return self._band.dense().reshape(self.n_workers, -1)
@@ -162,6 +173,8 @@ class YeAbbeCode(BandCode):
         messages
             Which messages to compute; all of them by default.
         """
+        if self._fold == 1:
+            return super().encode(blocks, out, messages=messages)
         stacked = stack_blocks(blocks, self.k).reshape(self.k, -1)
         numbers = self.fold_length(stacked.shape[1])
         padding = numbers * self._fold - stacked.shape[1]
@@ -190,6 +203,8 @@ class YeAbbeCode(BandCode):
         return super().decode(values, out=out, **options)
 
     def _combined(self, values: Mapping[int, Array], weights: Weights, used: list[int], out: Array | None) -> Array:
+        if self._fold == 1:
+            return super()._combined(values, weights, used, out)
         shape = next(iter(values.values())).shape
         if len(shape) != 1:
             raise InputError(f"messages of a folded gradient must be flat, got shape {shape}")
@@ -207,7 +222,7 @@ class YeAbbeCode(BandCode):
         return out
 
     def _by_method(self, arrived: Array, method: str) -> Weights:
-        if method in {"one-step", "algorithmic"}:
+        if self._fold > 1 and method in {"one-step", "algorithmic"}:
             raise InputError(f"method must be 'optimal' or 'lstsq' for folded messages, got {method!r}")
         return super()._by_method(arrived, method)
 
@@ -216,6 +231,8 @@ class YeAbbeCode(BandCode):
 
     def _least_squares(self, arrived: Array) -> Weights:
         n, m = self.n_workers, self._fold
+        if m == 1:
+            return super()._least_squares(arrived)
         a = np.zeros((n, m))
         if len(arrived):
             wanted = np.tile(np.eye(m), (self.k, 1))
@@ -225,6 +242,8 @@ class YeAbbeCode(BandCode):
 
     def _completed(self, a: Array, method: str = "structured") -> Weights:
         """Complete the weights; ``alpha`` is one plus what a partition's block departs most from the identity by."""
+        if self._fold == 1:
+            return super()._completed(a)
         miss = (self._band.effective(a) - np.eye(self._fold)).reshape(self.k, -1)
         departure = np.take_along_axis(miss, np.abs(miss).argmax(axis=1)[:, None], axis=1)[:, 0]
         alpha = 1 + departure
@@ -248,7 +267,10 @@ class YeAbbeCode(BandCode):
 
     def manifest(self) -> dict[str, Any]:
         """Everything a decoder needs, the matrices included."""
-        return {**super().manifest(), "basis": self._basis, "coefficients": self.coefficients}
+        return {**super().manifest(), "basis": self._basis, "coefficients": self._stored()}
+
+    def _stored(self) -> Array:
+        return self.coefficients.reshape(self.n_workers, self.load, self._fold)
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> YeAbbeCode:

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from serverless_gc.errors import NotDecodableError as NotDecodableError
     from serverless_gc.errors import ServerlessGCError as ServerlessGCError
     from serverless_gc.errors import StoreError as StoreError
+    from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
     from serverless_gc.policies import Speculate as Speculate
     from serverless_gc.policies import UntilDecodable as UntilDecodable
+    from serverless_gc.policies import UntilError as UntilError
     from serverless_gc.session import Session as Session
 
 __version__ = "0.1.0"
@@ -47,6 +49,7 @@ _HOMES = {
     "DeadlineExceeded": "errors",
     "DecodeError": "errors",
     "FirstK": "policies",
+    "GradientData": "gradient_data",
     "InputError": "errors",
     "InvokeError": "errors",
     "NotDecodableError": "errors",
@@ -56,6 +59,7 @@ _HOMES = {
     "Speculate": "policies",
     "StoreError": "errors",
     "UntilDecodable": "policies",
+    "UntilError": "policies",
     "coded_gradient": "api",
     "coded_gradient_async": "api",
     "coded_matvec": "api",
@@ -70,6 +74,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodeError",
     "FirstK",
+    "GradientData",
     "InputError",
     "InvokeError",
     "NotDecodableError",
@@ -79,6 +84,7 @@ __all__ = [
     "Speculate",
     "StoreError",
     "UntilDecodable",
+    "UntilError",
     "__version__",
     "coded_gradient",
     "coded_gradient_async",

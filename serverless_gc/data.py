@@ -36,8 +36,15 @@ class Owner(Protocol):
     async def resources(self) -> Resources:
         """Return the open store, invoker and host."""
 
-    def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
-        """Make the waiting policy of one round."""
+    def policy_for(
+        self,
+        code: Code,
+        deadline: float | None,
+        *,
+        inner: WaitPolicy | None = None,
+        on_expire: Literal["abort", "close"] = "abort",
+    ) -> WaitPolicy:
+        """Make the waiting policy of one round: the given one or the session's, within the deadline."""
 
 
 class EncodedPair:

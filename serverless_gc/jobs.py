@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.base import Code
-from serverless_gc.encode import EncodedMatrix
+from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
-__all__ = ["Job", "product_job"]
+__all__ = ["Job", "PartLoss", "gradient_job", "product_job"]
 
 
 def _no_params(spec: TaskSpec) -> Mapping[str, Any]:  # noqa: ARG001 - what a job without parameters says of any task
@@ -88,3 +89,110 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
         finish=matrix.partition.join,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PartLoss:
+    """What workers compute on a partition.
+
+    Attributes
+    ----------
+    params
+        Parameters of the kernel that name the loss.
+    key
+        Store key of the function, empty for a built-in loss.
+    """
+
+    params: Mapping[str, Any]
+    key: str = ""
+
+
+def gradient_job(
+    code: GradientCode,
+    matrix: StoredParts,
+    labels: StoredParts | None,
+    weights: StoredParts | None,
+    w: Array,
+    loss: PartLoss,
+    *,
+    value: bool,
+    decoding: Mapping[str, Any],
+) -> Job:
+    """Make the job "sum of all partition gradients at ``w``", in one round.
+
+    Parameters
+    ----------
+    code
+        A gradient code with as many partitions as the matrix was cut into.
+    matrix, labels, weights
+        The stored partitions; labels and row weights if there are any.
+    w
+        The point, of any shape.
+    loss
+        What to compute on a partition.
+    value
+        Whether the sum of the losses goes along: the answer then has one more entry behind the gradient's.
+    decoding
+        Keywords of the code's ``decode``.
+    """
+    shares = [_Share.of(code, slot, matrix) for slot in range(code.n_workers)]
+    stored = [matrix, *([] if labels is None else [labels]), *([] if weights is None else [weights])]
+    is_complex = bool(np.iscomplexobj(code.row(0)[1]))
+    kinds = [matrix.dtype, *([np.dtype(np.complex64)] if is_complex or w.dtype.kind == "c" else [])]
+    dtype = np.result_type(*kinds)
+    size = w.size + value
+    common = {
+        **loss.params,
+        "labelled": labels is not None,
+        "weighted": weights is not None,
+        "fold": code.fold,
+        "value": value,
+        "complex": is_complex,
+        "dtype": dtype.str,
+    }
+
+    def blocks(slot: int) -> list[str]:
+        keys = [each.keys[part] for part in shares[slot].parts for each in stored]
+        return [*keys, loss.key] if loss.key else keys
+
+    def params(spec: TaskSpec) -> Mapping[str, Any]:
+        share = shares[spec.slot]
+        where = [[part, *matrix.parts.range(part)] for part in share.parts]
+        return {**common, "parts": where, "messages": share.messages}
+
+    return Job(
+        code=code,
+        label="gradient",
+        kernel="gradient",
+        blocks=blocks,
+        shape=(-(-size // code.fold),),
+        dtype=dtype,
+        operand=w,
+        params=params,
+        stored=dtype,
+        decoding=decoding,
+        finish=lambda total: total.reshape(-1)[:size],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one worker reads and combines."""
+
+    parts: tuple[int, ...]
+    messages: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, code: GradientCode, slot: int, matrix: StoredParts) -> _Share:
+        """List the partitions of a worker's messages; those without rows add nothing and are left out."""
+        place: dict[int, int] = {}
+        messages = []
+        for message in code.placement(slot):
+            partitions, coefficients = code.row(message)
+            held = [i for i, part in enumerate(partitions) if part in matrix.keys]
+            support = [place.setdefault(partitions[i], len(place)) for i in held]
+            factors = coefficients[held]
+            if np.iscomplexobj(factors):
+                factors = np.stack([factors.real, factors.imag], axis=-1)
+            messages.append((message, support, factors.tolist()))
+        return cls(tuple(place), tuple(messages))

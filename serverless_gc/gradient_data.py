@@ -19,7 +19,7 @@ from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import Owner, Reduction
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import PartLoss, gradient_job
+from serverless_gc.jobs import Layout, PartLoss, gradient_job
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
@@ -85,6 +85,7 @@ class GradientData:
     def __init__(self, matrix: PartitionedMatrix, code: GradientCode, y: Array | None) -> None:
         self._matrix = matrix
         self._code = code
+        self._layout: Layout | None = None
         self.y = y
         matrix.holders.add(self)
 
@@ -110,6 +111,19 @@ class GradientData:
 
     def __repr__(self) -> str:
         return f"GradientData({self.n_rows} x {self.n_cols}, {self.code!r})"
+
+    async def layout(self) -> Layout:
+        """Return who reads and combines which stored partitions; worked out once.
+
+        Raises
+        ------
+        ServerlessGCError
+            If the partitions were deleted.
+        """
+        parts = await self._matrix.parts()
+        if self._layout is None or self._layout.matrix is not parts:
+            self._layout = await asyncio.to_thread(Layout.of, self._code, parts)
+        return self._layout
 
     # -- losses --------------------------------------------------------------------------------------
 
@@ -318,16 +332,19 @@ class _Call:
         owner, code = matrix.owner, data.code
         res = await owner.resources()
         loss = await self._sent(res)
-        parts = await matrix.parts()
+        layout = await data.layout()
         async with AsyncExitStack() as stack:
-            labels = None if data.y is None else await stack.enter_async_context(matrix.column(data.y, "y"))
-            weights = self.weights
-            stored = (
-                None if weights is None else await stack.enter_async_context(matrix.column(weights, "sample_weight"))
-            )
+            given = [(data.y, "y"), (self.weights, "sample_weight")]
+            columns = [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None]
             approximate = self.stop.approximate or not code.exact
             job = gradient_job(
-                code, parts, labels, stored, self.w, loss, value=value, decoding={"approximate": approximate}
+                layout,
+                columns,
+                self.w,
+                loss,
+                labelled=data.y is not None,
+                value=value,
+                decoding={"approximate": approximate},
             )
             total, report = await run_round(res, job, lambda _: self._policy(owner))
         return (*self._finished(total, value=value), matrix.reported(report))

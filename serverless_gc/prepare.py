@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.registry import available
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.encode import Source, choose_code_for_sparse
@@ -141,8 +142,11 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind not in {"data", "gradient"}:
-        raise InputError(f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code or a gradient code")
+    if chosen.kind != "data" and not isinstance(chosen, GradientCode):
+        raise InputError(
+            f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "
+            "gradients of partitions"
+        )
     if source.sparse and chosen.kind == "data":
         for axis in axes:
             choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)

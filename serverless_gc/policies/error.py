@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from serverless_gc.codes.base import Code
+from serverless_gc.codes.base import Code, Verdict
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.errors import InputError
 from serverless_gc.policies.decodable import UntilDecodable
-from serverless_gc.policies.words import check_count, given_up
-from serverless_gc.types import Abort, Act, Close, View, Wait, WaitPolicy
+from serverless_gc.policies.words import check_count
+from serverless_gc.types import Act, View, WaitPolicy
 
 __all__ = ["TracksError", "UntilError", "natural_policy"]
 
@@ -81,18 +81,12 @@ class UntilError(UntilDecodable):
 
     def _decide(self, view: View) -> Act:
         """Close if what is here is enough; a failed slot is a straggler."""
-        if self._n_results and self._enough():
-            return Close()
-        if self._outstanding:
-            return Wait()
-        return Abort(
-            f"{self.explain()}: {self._n_results} of {self.code.n_workers} results arrived, {given_up(view)}; "
-            "run again, accept a larger error, or choose a code with more redundancy",
-            "starved",
-        )
+        if not self._verdict and self._arrived and self._enough():
+            self._verdict = Verdict(decodable=True)
+        return super()._decide(view)
 
     def _enough(self) -> bool:
-        if self._verdict or (self.wait is not None and self._n_results >= self.wait):
+        if self.wait is not None and self._n_results >= self.wait:
             return True
         return self.max_error is not None and self.error <= self.max_error * self.code.k
 

@@ -185,8 +185,10 @@ def gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str
     return messages[0] if len(messages) == 1 else np.stack(messages)
 
 
-def gradient_messages(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Iterator[Array]:
-    """Yield combinations of the gradients of the task's data parts at the weights ``operand``, in order.
+def gradient_messages(
+    blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Yield combinations of the gradients of the task's data parts at ``operand``, in order, from the ``first`` on.
 
     The gradient of a part is a sum over its rows, flattened; it is computed when a message first needs it, and once.
     ``blocks`` is ``X``, labels and row weights of each part, then the function if there is one. Parameters:
@@ -217,7 +219,7 @@ def gradient_messages(blocks: Sequence[Block], operand: Array | None, params: Ma
     sent = np.dtype(params.get("dtype", np.float64))
     work = np.result_type(sent, np.float64)
     everything = [[0, list(range(len(parts))), np.ones(len(parts)).tolist()]]
-    messages = params.get("messages", everything)
+    messages = params.get("messages", everything)[first:]
     last = {i: number for number, (_, support, _) in enumerate(messages) for i in support}
     for number, (message, support, given) in enumerate(messages):
         factors = np.array(given, float)

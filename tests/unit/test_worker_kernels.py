@@ -160,11 +160,14 @@ def test_each_part_is_computed_once_and_messages_come_as_they_are_done():
     messages = [[4, [0, 1], [1, 1]], [5, [1, 2], [1, -1]], [6, [0, 2], [2, 2]]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(losses, "LOSSES", {"told": Told})
-        stream = kernels.STREAMS["gradient"](blocks, np.ones(2), {"loss": "told", "messages": messages})
+        params = {"loss": "told", "messages": messages}
+        stream = kernels.STREAMS["gradient"](blocks, np.ones(2), params)
         assert next(stream).tolist() == [6.0, 6.0]
         assert computed == [1, 2]
         assert [message.tolist() for message in stream] == [[-2.0, -2.0], [16.0, 16.0]]
-    assert computed == [1, 2, 3]
+        assert computed == [1, 2, 3]
+        assert [m.tolist() for m in kernels.STREAMS["gradient"](blocks, np.ones(2), params, first=2)] == [[16.0, 16.0]]
+    assert computed == [1, 2, 3, 1, 3]
 
 
 def test_softmax_takes_a_matrix_of_weights():

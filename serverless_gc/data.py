@@ -121,6 +121,11 @@ class EncodedPair:
         """Entries stored by the encodings made so far."""
         return sum(encoded.stored_nnz for encoded in self._made.values())
 
+    @property
+    def removed(self) -> bool:
+        """Whether its blocks were deleted for good."""
+        return self._source is None and not self._made
+
     async def remove(self) -> None:
         """Delete the stored blocks."""
         res = await self.owner.resources()

@@ -125,6 +125,11 @@ class PartitionedMatrix:
         """Entries of the matrix that are stored."""
         return 0 if self._stored is None else self._stored.stored_nnz
 
+    @property
+    def removed(self) -> bool:
+        """Whether its partitions were deleted for good."""
+        return self._source is None and self._stored is None
+
     async def remove(self) -> None:
         """Delete everything that is stored."""
         res = await self.owner.resources()

@@ -49,14 +49,9 @@ class Resources:
     async def put_once(self, key: str, data: Sequence[Buffer]) -> None:
         """Store an object whose key is named by its content, unless this run has stored it already."""
         writing = self.once.get(key)
-        if writing is None:
+        if writing is None or (writing.done() and (writing.cancelled() or writing.exception())):
             writing = self.once[key] = asyncio.get_running_loop().create_task(self.store.put(key, data))
-        try:
-            await asyncio.shield(writing)  # others may wait for it too
-        except BaseException:
-            if writing.done() and (writing.cancelled() or writing.exception()):
-                self.once.pop(key, None)
-            raise
+        await asyncio.shield(writing)  # others may wait for it too
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
@@ -71,8 +66,8 @@ class Resources:
             _log.warning("clean-up after a round failed, closing the session tries again: %s", error)
 
     async def settle(self) -> None:
-        """Wait for the chores."""
-        await asyncio.gather(*self.chores, return_exceptions=True)
+        """Wait for the chores, and for what is still being stored although nobody waits for it any more."""
+        await asyncio.gather(*self.chores, *self.once.values(), return_exceptions=True)
 
     async def sweep(self) -> None:
         """Delete every object of the run."""

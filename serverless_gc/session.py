@@ -352,7 +352,7 @@ class Session:
             return await self._partitioned(source, scanned, targets, chosen, np.dtype(dtype))
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
         pair = self._encoded.get(key)
-        if not isinstance(pair, EncodedPair):
+        if not isinstance(pair, EncodedPair) or pair.removed:
             name = self._name(scanned)
             pair = self._encoded[key] = EncodedPair(self, source, chosen, name, np.dtype(dtype), scanned.fingerprint)
         self._encoded.move_to_end(key)
@@ -369,7 +369,7 @@ class Session:
         """Store a matrix in the partitions of a gradient code; all codes with as many share them."""
         key = (scanned.fingerprint, code.k, dtype.str)
         matrix = self._encoded.get(key)
-        if not isinstance(matrix, PartitionedMatrix):
+        if not isinstance(matrix, PartitionedMatrix) or matrix.removed:
             matrix = self._encoded[key] = PartitionedMatrix(self, source, code.k, self._name(scanned), dtype)
         self._encoded.move_to_end(key)
         data = GradientData(matrix, code, targets)

@@ -69,7 +69,8 @@ def find_loss(loss: Any) -> losses.Loss:
 
 
 def _gradient_codes() -> str:
-    names = [f"code={info.name!r}" for info in available() if info.kind == "gradient"]
+    known = sorted(available(), key=lambda info: not info.exact)  # exact ones first
+    names = [f"code={info.name!r}" for info in known if info.kind == "gradient"]
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") or "one of serverless_gc.codes.gradient"
 
 

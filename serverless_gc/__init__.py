@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from serverless_gc.errors import ServerlessGCError as ServerlessGCError
     from serverless_gc.errors import StoreError as StoreError
     from serverless_gc.errors import WrongResult as WrongResult
+    from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
     from serverless_gc.policies import Speculate as Speculate
     from serverless_gc.policies import UntilDecodable as UntilDecodable
+    from serverless_gc.policies import UntilError as UntilError
     from serverless_gc.session import Session as Session
 
 __version__ = "0.1.0"
@@ -50,6 +52,7 @@ _HOMES = {
     "DeadlineExceeded": "errors",
     "DecodeError": "errors",
     "FirstK": "policies",
+    "GradientData": "gradient_data",
     "InputError": "errors",
     "InvokeError": "errors",
     "NotDecodableError": "errors",
@@ -60,6 +63,7 @@ _HOMES = {
     "StoreError": "errors",
     "UntilDecodable": "policies",
     "WrongResult": "errors",
+    "UntilError": "policies",
     "coded_gradient": "api",
     "coded_gradient_async": "api",
     "coded_matmul": "api",
@@ -76,6 +80,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodeError",
     "FirstK",
+    "GradientData",
     "InputError",
     "InvokeError",
     "NotDecodableError",
@@ -85,6 +90,7 @@ __all__ = [
     "Speculate",
     "StoreError",
     "UntilDecodable",
+    "UntilError",
     "WrongResult",
     "__version__",
     "coded_gradient",

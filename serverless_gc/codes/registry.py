@@ -222,7 +222,34 @@ def _whole(label: str, value: int | None) -> int | None:
     return value
 
 
+def _few_blocks(n_workers: int | None, k: int | None) -> tuple[int, int]:
+    """Complete sizes for interpolation, which takes few blocks: one a worker, but 10 at most."""
+    n_workers = n_workers or max(_DEFAULT_WORKERS, k or 0)
+    return n_workers, k or min(n_workers, 10)
+
+
 _HOUSE = "serverless_gc.codes"
+register(
+    "cpgc",
+    f"{_HOUSE}.multi:CodedPartialGradients",
+    kind="multi-message",
+    summary="Workers send a plain partition gradient, then sums of further ones, each as it is done.",
+    sizes=rate(1, 1),
+)
+register(
+    "gc-mmc",
+    f"{_HOUSE}.multi:ClusteredMultiMessage",
+    kind="multi-message",
+    summary="Gradient coding in clusters: what a worker sends tolerates more stragglers the more it has done.",
+    sizes=rate(1, 1),
+)
+register(
+    "lcc-mmc",
+    f"{_HOUSE}.multi:LagrangeMultiMessage",
+    kind="multi-message",
+    summary="Any 2 k - 1 messages, from any workers, give a least-squares gradient; for few blocks.",
+    sizes=_few_blocks,
+)
 register(
     "linear",
     f"{_HOUSE}.linear:LinearCode",
@@ -244,6 +271,13 @@ register(
     f"{_HOUSE}.replication:ReplicationCode",
     summary="Copies of every block; exact for any function of a block.",
     sizes=rate(1, 2),
+)
+register(
+    "uc-mmc",
+    f"{_HOUSE}.multi:UncodedMultiMessage",
+    kind="multi-message",
+    summary="Every block on several workers in cyclic order, sent one by one: no arithmetic, any function.",
+    sizes=rate(1, 1),
 )
 register(
     "uncoded",

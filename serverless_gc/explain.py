@@ -33,11 +33,12 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     missing = tracker.missing()
     shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
     causes = [f"{count}x {why}" for why, count in Counter(outcome.failures.values()).most_common(5)]
-    silent = code.n_workers - len(arrived) - len(outcome.failures)
-    if silent:
+    results = outcome.counts.used + outcome.counts.surplus
+    silent = code.n_workers - results - len(outcome.failures)
+    if silent > 0:
         causes.append(f"{silent}x no reply")
     said = (
-        f"{len(arrived)} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
+        f"{results} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
         f"{len(missing)} of {code.k} blocks cannot be reconstructed ({shown}). "
         f"Causes: {'; '.join(causes) or 'none reported'}."
     )

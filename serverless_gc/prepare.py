@@ -19,6 +19,7 @@ __all__ = [
     "check_number",
     "check_operand",
     "check_option",
+    "check_publish",
     "check_seconds",
     "check_targets",
     "choose_code",
@@ -38,6 +39,12 @@ def check_option(name: str, value: Any, kind: type | UnionType, words: str) -> N
     """Raise unless an option is of its kind, or None."""
     if value is not None and not isinstance(value, kind):
         raise InputError(f"{name} must be {words}, got {value!r}")
+
+
+def check_publish(publish: Any) -> None:
+    """Raise unless it is None or a number of messages."""
+    if publish is not None and (isinstance(publish, bool) or not hasattr(publish, "__index__") or publish < 0):
+        raise InputError(f"publish must be an integer of at least 0, or None for the code's choice, got {publish!r}")
 
 
 def check_seconds(name: str, value: Any) -> float:
@@ -113,7 +120,7 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind != "data":
+    if chosen.kind not in {"data", "multi-message"} or chosen.target != "blocks":
         raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
     if source.sparse:
         for axis in axes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from serverless_gc.engine.events import Progressed
@@ -69,8 +70,8 @@ class ProgressBook:
 
     def finish(self, task_id: str) -> None:
         """Forget the parts of a task whose whole result is here."""
-        self._seen.pop(task_id, None)
-        self._events.pop(task_id, None)
+        if self._seen.pop(task_id, None) is not None:
+            self._events.pop(task_id, None)
 
     def collect(self) -> tuple[Progressed, ...]:
         """Hand over the parts of unfinished tasks, task by task; each only once."""
@@ -78,9 +79,8 @@ class ProgressBook:
         self._events.clear()
         return taken
 
-    def end_round(self, live: set[str]) -> None:
+    def end_round(self, live: Mapping[str, object]) -> None:
         """Forget tasks that are no longer in flight."""
         self._given_up.clear()
-        for book in (self._seen, self._events):
-            for task_id in book.keys() - live:
-                del book[task_id]
+        for task_id in [task_id for task_id in self._seen if task_id not in live]:
+            self.finish(task_id)

@@ -370,7 +370,7 @@ class Engine:
         self._is_open = False
         self._last = outcome
         self._armed = None
-        self._progress.end_round(set(state.live))
+        self._progress.end_round(state.live)
         state.advance(closed=error is None)
         return outcome
 

@@ -194,7 +194,7 @@ class _Flights:
 
     def __init__(self) -> None:
         self.timer: TimerFired | None = None
-        self._heap: list[tuple[float, int, Arrived | Progressed]] = []
+        self._heap: list[tuple[float, int, TaskSpec, tuple[int, ...] | None]] = []  # None: the result itself
         self._started: dict[tuple[str, int], tuple[float, float]] = {}
         self._done: dict[tuple[str, int], Event] = {}
         self._pushed = 0
@@ -205,25 +205,26 @@ class _Flights:
         if task.milestones:
             around = timing.start + timing.read + timing.write
             for fraction, places in _published(task.milestones):
-                self._schedule(start + around + fraction * timing.compute, Progressed(task, places))
-        self._schedule(start + seconds, Arrived(task))
+                self._schedule(start + around + fraction * timing.compute, task, places)
+        self._schedule(start + seconds, task, None)
 
-    def _schedule(self, at: float, event: Arrived | Progressed) -> None:
+    def _schedule(self, at: float, task: TaskSpec, places: tuple[int, ...] | None) -> None:
         self._pushed += 1
         if at < math.inf:
-            heapq.heappush(self._heap, (at, self._pushed, event))
+            heapq.heappush(self._heap, (at, self._pushed, task, places))
 
     def next_time(self) -> float:
         heap, started = self._heap, self._started
-        while heap and (heap[0][2].task.task_id, heap[0][2].task.attempt) not in started:
+        while heap and (heap[0][2].task_id, heap[0][2].attempt) not in started:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
     def pop(self) -> Arrived | Progressed:
-        event = heapq.heappop(self._heap)[2]
-        if isinstance(event, Arrived):
-            del self._started[event.task.task_id, event.task.attempt]
-        return event
+        _, _, task, places = heapq.heappop(self._heap)
+        if places is not None:
+            return Progressed(task, places)
+        del self._started[task.task_id, task.attempt]
+        return Arrived(task)
 
     async def perform(self, task: TaskSpec, execute: Execute) -> Event:
         """Do an attempt's work, once."""
@@ -245,7 +246,8 @@ class _Flights:
         """Forget attempts; return how many seconds those that run had still to go."""
         ignored = 0.0
         for task in tasks:
-            self.forget(task)
+            if self._done:
+                self.forget(task)
             start, seconds = self._started.pop((task.task_id, task.attempt), (now, 0.0))
             if start <= now and seconds < math.inf:
                 ignored += max(0.0, start + seconds - now)

@@ -129,7 +129,7 @@ def test_gradients_of_any_loss_take_both_rounds():
         g, report = data.gradient(X, loss="logistic", with_report=True)
     close(g, A.T @ (1 / (1 + np.exp(-(A @ X))) - y))
     assert report.rounds == 2
-    assert report.check().partial_messages > 0
+    assert report.balanced
 
 
 def test_codes_with_parity_and_several_messages():
@@ -144,7 +144,7 @@ def test_codes_with_parity_and_several_messages():
 def test_partial_results_by_presigned_urls(lively_aws):
     """A function that gets its rights with each task publishes all the same."""
     code = LinearCode(np.eye(2), placement=[(0, 1), (1, 0)])
-    with lively_aws.activated(), sgc.Session("aws", presigned=True, inject=slow({0, 1}, factor=8)) as s:
+    with lively_aws.activated(), sgc.Session("aws", presigned=True, inject=slow({0, 1}, factor=20)) as s:
         z, report = s.encode(A, code=code, publish=1).matvec(X, with_report=True)
     close(z, A @ X)
     assert (report.check().partial_messages, report.voided) == (2, 2)

@@ -147,8 +147,9 @@ class CodedData:
         The code in use, with its parameters.
     """
 
-    def __init__(self, pair: EncodedPair, y: Array | None) -> None:
+    def __init__(self, pair: EncodedPair, y: Array | None, publish: int | None = None) -> None:
         self._pair = pair
+        self._publish = publish
         self.y = y
         pair.holders.add(self)
 
@@ -327,7 +328,7 @@ class CodedData:
         owner = self._pair.owner
         matrix = await self._pair.matrix(axis)
         res = await owner.resources()
-        job = product_job(matrix, operand)
+        job = product_job(matrix, operand, self._publish)
         answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline))
         return answer, self._pair.reported(report)
 

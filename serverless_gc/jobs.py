@@ -50,6 +50,8 @@ class Job:
         Further keywords of `Code.decode`.
     finish
         What `Code.decode` returned, to the answer.
+    publish
+        After how many messages each a worker with several publishes them; 0 for not before all are done.
     """
 
     code: Code
@@ -64,9 +66,10 @@ class Job:
     params: Callable[[TaskSpec], Mapping[str, Any]] = _no_params
     scale: float = 0.0
     decoding: Mapping[str, Any] = field(default_factory=dict)
+    publish: int = 0
 
 
-def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
+def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = None) -> Job:
     """Make the job ``M @ operand`` on the coded blocks of ``M``.
 
     Parameters
@@ -75,6 +78,8 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         The encoded ``(m, p)`` matrix.
     operand
         ``(p,)`` or ``(p, c)``; the answer is ``(m,)`` or ``(m, c)``.
+    publish
+        See `Job`; the code's own choice if None.
     """
     code = matrix.code
     return Job(
@@ -88,6 +93,7 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         stored=np.dtype(matrix.dtype),
         scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
         finish=matrix.partition.join,
+        publish=code.publish if publish is None else publish,
     )
 
 
@@ -227,6 +233,7 @@ def gradient_job(
         operand=w,
         params=params,
         stored=dtype,
+        publish=code.publish,
         decoding=decoding,
         finish=lambda total: total.reshape(-1)[:size],
     )

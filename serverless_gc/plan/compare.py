@@ -139,7 +139,8 @@ def shares(code: Code) -> FloatArray:
     InputError
         If workers also combine what other workers send.
     """
-    if hasattr(code, "levels"):
+    levels = getattr(code, "levels", None)
+    if levels is not None and len(levels()) > 1:
         raise InputError(f"{code.name!r} answers in several levels, so one round is no measure of it: leave it out")
     held = np.empty(code.n_workers)
     for worker in range(code.n_workers):

@@ -55,7 +55,7 @@ def sized(name: str, n_workers: int, load: int | None = None) -> Sized:
     >>> sized("mds", 30, 3).code.k, sized("frc", 30, 3).note
     (10, '')
     >>> sized("bibd", 30, 3).note
-    "bibd: no code of 30 workers and load 3; the nearest has 31 workers and load 6"
+    'bibd: no code of 30 workers and load 3; the nearest has 31 workers and load 6'
     """
     for label, value in (("workers", n_workers), ("load", load)):
         if value is not None and (isinstance(value, bool) or value < 1):
@@ -78,13 +78,17 @@ def sized(name: str, n_workers: int, load: int | None = None) -> Sized:
 
 def _told(name: str, code: Code, n_workers: int, load: int | None) -> Sized:
     """Say what differs; the load of a code without redundancy, and of a random draw, is no surprise."""
-    apart = load is not None and isinstance(code, GradientCode) and not _scales(name)
-    held = float(shares(code).mean()) * code.n_workers
-    if code.n_workers == n_workers and not (apart and held > 1 and round(held, 6) != load):
+    follows = load is not None and isinstance(code, GradientCode) and not _scales(name)
+    if code.n_workers == n_workers and not (follows and _held(code) not in {1, load}):
         return Sized(code, "")
     asked = f"{n_workers} workers" + ("" if load is None else f" and load {load}")
-    found = f"{code.n_workers} workers" + ("" if load is None else f" and load {held:g}")
+    found = f"{code.n_workers} workers" + ("" if load is None else f" and load {_held(code):g}")
     return Sized(code, f"{name}: no code of {asked}; the nearest has {found}")
+
+
+def _held(code: Code) -> float:
+    """Return what a worker holds, in ``n_workers``-ths of the data."""
+    return round(float(shares(code).mean()) * code.n_workers, 6)
 
 
 def _near(n_workers: int, load: int | None) -> Iterator[tuple[int, int | None]]:

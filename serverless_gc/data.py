@@ -36,8 +36,15 @@ class Owner(Protocol):
     async def resources(self) -> Resources:
         """Return the open store, invoker and host."""
 
-    def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
-        """Make the waiting policy of one round."""
+    def policy_for(
+        self,
+        code: Code,
+        deadline: float | None,
+        *,
+        inner: WaitPolicy | None = None,
+        on_expire: Literal["abort", "close"] = "abort",
+    ) -> WaitPolicy:
+        """Make the waiting policy of one round: the given one or the session's, within the deadline."""
 
 
 class EncodedPair:
@@ -113,6 +120,11 @@ class EncodedPair:
     def stored_nnz(self) -> int:
         """Entries stored by the encodings made so far."""
         return sum(encoded.stored_nnz for encoded in self._made.values())
+
+    @property
+    def removed(self) -> bool:
+        """Whether its blocks were deleted for good."""
+        return self._source is None and not self._made
 
     async def remove(self) -> None:
         """Delete the stored blocks."""

@@ -38,7 +38,7 @@ from serverless_gc.engine import (
     TaskRecord,
 )
 from serverless_gc.errors import DecodeError, LimitError, NotDecodableError, WrongResult
-from serverless_gc.explain import undecodable, waves
+from serverless_gc.explain import approximation, undecodable, waves
 from serverless_gc.jobs import Job
 from serverless_gc.observe import Report, Span
 from serverless_gc.resources import Resources
@@ -126,7 +126,10 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
     finally:
         res.chore(_retire(res, rnd))
     if outcome.error:
-        raise undecodable(code, rnd.collector.values, outcome, res.logs_hint)
+        error = undecodable(code, rnd.collector.values, outcome, res.logs_hint)
+        if rnd.attempts.traceback:
+            error.add_note(f"The first failure of the loss, on its worker:\n{rnd.attempts.traceback}")
+        raise error
 
     decoding = time.perf_counter()
     # What landed behind the deciding result is counted as given up, so it is not used either.
@@ -341,7 +344,16 @@ def _report(
         warmed=warmed,
         spans=tuple(_spans(outcome.records, rnd.number)),
         decodable={rnd.number: outcome.t_close},
-        notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.job.code.n_workers)))),
+        notes=tuple(
+            filter(
+                None,
+                (
+                    approximation(rnd.job.code, certificate, counts.used),
+                    certificate.warning,
+                    waves(admitted, rnd.job.code.n_workers),
+                ),
+            )
+        ),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.registry import available
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.encode import Source, choose_code_for_sparse
 from serverless_gc.errors import InputError
@@ -19,10 +21,12 @@ __all__ = [
     "check_number",
     "check_operand",
     "check_option",
+    "check_point",
     "check_seconds",
     "check_targets",
     "choose_code",
     "find_loss",
+    "refuse_gradient_code",
 ]
 
 
@@ -55,12 +59,38 @@ def find_loss(loss: Any) -> losses.Loss:
     if not isinstance(loss, str):
         raise InputError(
             f"loss must be one of {', '.join(sorted(losses.LOSSES))} or a loss object, got {loss!r}: data codes serve "
-            "losses of X @ w, whose gradient is X.T @ residual"
+            f"losses of X @ w, whose gradient is X.T @ residual; a function of your own needs a gradient code "
+            f"({_gradient_codes()})"
         )
     try:
         return losses.get(loss)
     except ValueError as exc:
         raise InputError(str(exc)) from exc
+
+
+def _gradient_codes() -> str:
+    known = sorted(available(), key=lambda info: not info.exact)  # exact ones first
+    names = [f"code={info.name!r}" for info in known if info.kind == "gradient"]
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") or "one of serverless_gc.codes.gradient"
+
+
+def refuse_gradient_code(code: str | Code) -> None:
+    """Raise `InputError` if a code, by name or as an object, is one that gives no products."""
+    gradient = {info.name for info in available() if info.kind == "gradient"}
+    name = code.name if isinstance(code, Code) else code
+    if name in gradient or (isinstance(code, Code) and code.kind == "gradient"):
+        raise InputError(
+            f"{name!r} is a gradient code, which gives gradients and no products: use a data code (polar, mds, ...)"
+        )
+
+
+def check_point(w: Any, name: str) -> Array:
+    """Check and promote where a user's function is to be evaluated: numbers of any shape."""
+    a = np.asarray(w)
+    if a.ndim == 0 or a.size == 0:
+        raise InputError(f"{name} must be a non-empty array, got shape {a.shape}")
+    flat = check_operand(a.reshape(-1), a.size, name)
+    return flat.reshape(a.shape)
 
 
 def check_operand(x: Any, n: int, name: str) -> Array:
@@ -113,9 +143,12 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind != "data":
-        raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
-    if source.sparse:
+    if chosen.kind != "data" and not isinstance(chosen, GradientCode):
+        raise InputError(
+            f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "
+            "gradients of partitions"
+        )
+    if source.sparse and chosen.kind == "data":
         for axis in axes:
             choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)
     return chosen

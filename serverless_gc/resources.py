@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from serverless_gc.limits import Limits
 from serverless_gc.observe import Progress
 from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
+from serverless_gc.types import Buffer
 
 __all__ = ["Resources"]
 
@@ -43,6 +44,14 @@ class Resources:
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
     warmed: int = 0
     presign: Presign | None = None
+    once: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+
+    async def put_once(self, key: str, data: Sequence[Buffer]) -> None:
+        """Store an object whose key is named by its content, unless this run has stored it already."""
+        writing = self.once.get(key)
+        if writing is None or (writing.done() and (writing.cancelled() or writing.exception())):
+            writing = self.once[key] = asyncio.get_running_loop().create_task(self.store.put(key, data))
+        await asyncio.shield(writing)  # others may wait for it too
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
@@ -57,8 +66,8 @@ class Resources:
             _log.warning("clean-up after a round failed, closing the session tries again: %s", error)
 
     async def settle(self) -> None:
-        """Wait for the chores."""
-        await asyncio.gather(*self.chores, return_exceptions=True)
+        """Wait for the chores, and for what is still being stored although nobody waits for it any more."""
+        await asyncio.gather(*self.chores, *self.once.values(), return_exceptions=True)
 
     async def sweep(self) -> None:
         """Delete every object of the run."""

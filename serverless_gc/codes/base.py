@@ -162,6 +162,8 @@ class Code(ABC):
     name: ClassVar[str]
     kind: ClassVar[CodeKind] = "data"
     exact: ClassVar[bool] = True
+    guard: ClassVar[float | None] = None
+    """Predicted error above which a round by default waits for a few more results; None if the code needs no such."""
 
     def __init__(self, n_workers: int, k: int) -> None:
         for label, value in (("n_workers", n_workers), ("k", k)):

@@ -6,6 +6,7 @@ To add one, write its class and a `register` call here. Classes are imported whe
 from __future__ import annotations
 
 from serverless_gc.codes.mds_points import few_stragglers, rotation_sizes
+from serverless_gc.codes.points import oversampled
 from serverless_gc.codes.product_grids import local_parity_sizes, product_sizes
 from serverless_gc.codes.registry import per_worker, rate, register
 
@@ -13,6 +14,13 @@ __all__: list[str] = []
 
 _HOUSE = "serverless_gc.codes"
 
+register(
+    "berrut",
+    f"{_HOUSE}.berrut:BerrutCode",
+    summary="Rational interpolation: approximate answers for any function of a block, from any number of results.",
+    exact=False,
+    sizes=rate(1, 8),
+)
 register(
     "bgc",
     f"{_HOUSE}.gradient.bernoulli:BernoulliCode",
@@ -56,6 +64,13 @@ register(
     summary="Deterministic circulant with a closed-form decoder, for few stragglers.",
     kind="gradient",
     sizes=rate(1, 1),
+)
+register(
+    "entangled",
+    f"{_HOUSE}.matmul.polynomial:EntangledCode",
+    summary="Matrix products with the inner dimension cut too: p q r + r - 1 results, few blocks.",
+    kind="matmul",
+    sizes=None,
 )
 register(
     "erasurehead",
@@ -105,6 +120,19 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "khatri-rao",
+    f"{_HOUSE}.matmul.khatri_rao:KhatriRaoCode",
+    summary="Matrix products, systematic with random parity: any p q results decode.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "lagrange",
+    f"{_HOUSE}.lagrange:LagrangeCode",
+    summary="Blocks on a polynomial: exact for any polynomial of a block, for few blocks.",
+    sizes=oversampled(1),
+)
+register(
     "ldpc",
     f"{_HOUSE}.ldpc:LDPCCode",
     summary="Sparse checks: cheap at any size, and partly decodable; needs a few percent more results than k.",
@@ -144,6 +172,13 @@ register(
     kind="gradient",
 )
 register(
+    "matdot",
+    f"{_HOUSE}.matmul.matdot:MatDotCode",
+    summary="Matrix products cut along the inner dimension: 2 k - 1 results, very few blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
@@ -161,9 +196,43 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "ortho-matdot",
+    f"{_HOUSE}.matmul.matdot:OrthoMatDotCode",
+    summary="MatDot in an orthonormal basis: accurate for up to 10 blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "pcr",
+    f"{_HOUSE}.pcr:PCRCode",
+    summary="Least-squares gradients in one round, one weighted sum of results, for few blocks.",
+    sizes=oversampled(2),
+)
+register(
     "polar",
     f"{_HOUSE}.polar:PolarCode",
     summary="Additions only, fast to encode and decode at hundreds of workers; needs a few results more than k.",
+)
+register(
+    "polar-matmul",
+    f"{_HOUSE}.matmul.polar:PolarMatmulCode",
+    summary="Matrix products with a polar code on each operand: additions only.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "polynomial",
+    f"{_HOUSE}.matmul.polynomial:PolynomialCode",
+    summary="Matrix products by polynomials in real points: p q results, up to 8 blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "polynomial-complex",
+    f"{_HOUSE}.matmul.polynomial:ComplexPolynomialCode",
+    summary="Matrix products by polynomials in complex roots of unity: p q results.",
+    kind="matmul",
+    sizes=None,
 )
 register(
     "product",
@@ -177,6 +246,13 @@ register(
     summary="Products of two small gradient codes; exact when both are.",
     kind="gradient",
     exact=False,
+    sizes=None,
+)
+register(
+    "product-matmul",
+    f"{_HOUSE}.matmul.product:ProductMatmulCode",
+    summary="Matrix products with parity on each operand: cheapest and most accurate at a small overhead.",
+    kind="matmul",
     sizes=None,
 )
 register(

@@ -111,6 +111,25 @@ class Report:
     notes: tuple[str, ...] = ()
 
     @property
+    def error(self) -> float:
+        """Squared error of how often partitions are counted in a gradient, the largest of several rounds; 0 if exact.
+
+        With ``G`` the matrix of all partition gradients, the gradient misses by at most ``sqrt(error)`` times the
+        largest singular value of ``G``.
+        """
+        return 0.0 if self.certificate is None else self.certificate.error
+
+    @property
+    def error_per_partition(self) -> float:
+        """``error / k``: 0 for an exact gradient, 1 if nothing was counted."""
+        return self.error / self.k if self.k else 0.0
+
+    @property
+    def weights(self) -> Mapping[int, Any]:
+        """What each used message of a gradient code was multiplied by; empty for other codes."""
+        return {} if self.certificate is None else self.certificate.weights
+
+    @property
     def balanced(self) -> bool:
         """Whether every attempt is accounted for: ``issued == used + surplus + failed + voided``."""
         return self.issued == self.used + self.surplus + self.failed + self.voided
@@ -231,11 +250,11 @@ def _worse(a: Certificate | None, b: Certificate | None) -> Certificate | None:
     return max(a, b, key=_badness)
 
 
-def _badness(certificate: Certificate) -> tuple[float, float, float]:
+def _badness(certificate: Certificate) -> tuple[float, ...]:
     residual = certificate.residual or 0.0
     # A figure that could not be computed is the worst one.
     worst = [float("inf") if np.isnan(x) else x for x in (certificate.predicted_error, residual)]
-    return max(worst), certificate.amplification, len(certificate.warning)
+    return round(certificate.error, 9), max(worst), certificate.amplification, len(certificate.warning)
 
 
 def _answer(certificate: Certificate) -> str:
@@ -276,4 +295,6 @@ def _json(value: Any) -> Any:
         return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return [value.real, value.imag] if isinstance(value, complex) else value

@@ -24,7 +24,7 @@ class Deadline(Following):
         Time allowed, counted from the opening of the round.
     on_expire
         ``"abort"`` gives the round up. ``"close"`` closes it with what is here, for answers that may be approximate; so
-        does running out of tasks.
+        does running out of tasks. With nothing here the round is given up all the same.
 
     Raises
     ------
@@ -81,11 +81,12 @@ class Deadline(Following):
     def _limit(self, view: View, act: Act, *, late: bool) -> Act:
         if isinstance(act, Close):
             return act
+        closing = self.on_expire == "close" and len(view.buffer) > 0
         if isinstance(act, Abort):
-            return Close() if self.on_expire == "close" and act.kind == "starved" else act
+            return Close() if closing and act.kind == "starved" else act
         if late:
-            return Close() if self.on_expire == "close" else Abort(self._expired(view), "deadline")
-        if self.on_expire == "close" and not act.issue and not view.in_flight():
+            return Close() if closing else Abort(self._expired(view), "deadline")
+        if closing and not act.issue and not view.in_flight():
             return Close()
         return act
 

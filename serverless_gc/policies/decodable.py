@@ -33,7 +33,7 @@ class UntilDecodable:
         Wait for so many results beyond that, as long as any can still come: a parity check on the others.
     tolerance
         If the code predicts its accuracy (`Certifies`) and the prediction is above this relative error, wait for
-        further results; None to skip.
+        further results; None for the code's own ``guard``, which most codes do not need.
     max_extra
         At most so many.
 
@@ -57,7 +57,7 @@ class UntilDecodable:
             raise InputError(f"tolerance must be positive, got {tolerance}")
         self.code = code
         self.margin = margin
-        self.tolerance = tolerance
+        self.tolerance = code.guard if tolerance is None else tolerance
         self.max_extra = max_extra
         self._start(())
 

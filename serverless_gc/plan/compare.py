@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.engine import Engine, VirtualHost
+from serverless_gc.engine import RoundOutcome
 from serverless_gc.errors import InputError
-from serverless_gc.inject import Selection, Stragglers
-from serverless_gc.policies import UntilDecodable
-from serverless_gc.stragglers import Injected, ShiftedExponential
-from serverless_gc.types import Act, Close, FloatArray, StragglerModel, Timing, View, WaitPolicy
+from serverless_gc.inject import Selection
+from serverless_gc.plan.rounds import shares, simulated_rounds
+from serverless_gc.types import StragglerModel
 
-__all__ = ["Comparison", "compare", "shares"]
+__all__ = ["Comparison", "compare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,77 +115,18 @@ def compare(
     """
     if isinstance(rounds, bool) or rounds < 1:
         raise InputError(f"rounds must be at least 1, got {rounds}")
-    if unit is not None and not 0 < unit <= 1:
-        raise InputError(f"unit must be a share of the data, above 0 and at most 1, got {unit}")
-    slow = Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed)
-    law = ShiftedExponential(shift=1.0, rate=2.0) if delay is None else delay
     listed = list(codes)
     if unit is None and listed:
         unit = 1 / listed[0].n_workers
-    return tuple(_simulated(code, law, slow, rounds, seed, unit or 1.0) for code in listed)
+    options: Any = {"delay": delay, "stragglers": stragglers, "slowdown": slowdown, "seed": seed, "unit": unit}
+    return tuple(_summed_up(code, simulated_rounds(code, rounds, **options)) for code in listed)
 
 
-def shares(code: Code) -> FloatArray:
-    """Return the share of the data that each worker computes on, shape ``(n_workers,)``.
-
-    Examples
-    --------
-    >>> from serverless_gc.codes import get
-    >>> shares(get("replication", n_workers=4, k=2)).tolist()
-    [0.5, 0.5, 0.5, 0.5]
-
-    Raises
-    ------
-    InputError
-        If workers also combine what other workers send.
-    """
-    levels = getattr(code, "levels", None)
-    if levels is not None and len(levels()) > 1:
-        raise InputError(f"{code.name!r} answers in several levels, so one round is no measure of it: leave it out")
-    held = np.empty(code.n_workers)
-    for worker in range(code.n_workers):
-        messages = code.placement(worker)
-        if isinstance(code, GradientCode):
-            held[worker] = len({j for message in messages for j in code.row(message)[0]})
-        else:
-            held[worker] = len(messages)
-    return held / code.k
-
-
-@dataclass(frozen=True, slots=True)
-class _Proportional:
-    """A law whose tasks ask for as much work as their slot holds."""
-
-    law: StragglerModel
-    work: FloatArray
-
-    def sample(self, slot: int, k: int, work: float, rng: np.random.Generator) -> Timing:
-        return self.law.sample(slot, k, work * float(self.work[slot]), rng)
-
-
-class _Enough(UntilDecodable):
-    """Close after a number of results, or earlier if the answer is exact."""
-
-    def __init__(self, code: Code, wait: int) -> None:
-        super().__init__(code)
-        self._wait = wait
-
-    def _decide(self, view: View) -> Act:
-        return Close() if self._n_results >= self._wait else super()._decide(view)
-
-
-def _policy(code: Code) -> WaitPolicy:
-    if isinstance(code, GradientCode) and not code.exact:
-        return _Enough(code, code.awaited or code.n_workers)
-    return UntilDecodable(code)
-
-
-def _simulated(code: Code, law: StragglerModel, slow: Stragglers, rounds: int, seed: int, unit: float) -> Comparison:
+def _summed_up(code: Code, outcomes: Iterable[RoundOutcome]) -> Comparison:
     share = shares(code)
-    host = VirtualHost(Injected(_Proportional(law, share / unit), slow), seed=seed)
-    engine = Engine(_policy(code), code.n_workers, keep_records=False)
-    seconds, arrivals, errors, work = [], [], [], []
-    for outcome in host.simulate(engine, rounds):
+    seconds, arrivals, errors, work, rounds = [], [], [], [], 0
+    for outcome in outcomes:
+        rounds += 1
         if outcome.error is not None:
             continue
         slots = [arrival.task.slot for arrival in outcome.arrivals]

@@ -11,7 +11,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.registry import code_class, get
 from serverless_gc.errors import InputError
-from serverless_gc.plan.compare import shares
+from serverless_gc.plan.rounds import shares
 
 __all__ = ["Sized", "sized"]
 

@@ -65,7 +65,7 @@ def test_codes_of_blocks_and_another_law(printed):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--codes", "poler"], "did you mean 'polar'?"),
+        (["--codes", "poler"], "did you mean 'polar'"),
         (["--codes", ","], "--codes must name at least one code"),
         (["--codes", "mds,bgc,mds"], "--codes names 'mds' twice"),
         (["--codes", "mds", "--load", "31"], "load must be at most the number of workers, 30, got 31"),

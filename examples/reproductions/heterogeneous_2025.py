@@ -44,7 +44,7 @@ def figures():
     }
     problem = Problem.drawn(seed=8, drift=0.5)
     measured, bias, excess = {}, {}, {}
-    arrivals = np.random.default_rng(3).random((3000, WORKERS)) >= CHANCE
+    arrivals = np.random.default_rng(3).random((2000, WORKERS)) >= CHANCE
     for name, adds in schemes.items():
         alpha = arrivals @ adds
         measured[name] = float(((alpha - 1) ** 2).sum(axis=1).mean())

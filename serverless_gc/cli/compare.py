@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -13,9 +13,9 @@ from rich.table import Table
 from serverless_gc.cli.words import make_console
 from serverless_gc.codes import Code
 from serverless_gc.errors import InputError
-from serverless_gc.plan import Comparison, Sized, error_curve, sized
-from serverless_gc.plan import compare as compare_codes
-from serverless_gc.stragglers import parse_law
+
+if TYPE_CHECKING:
+    from serverless_gc.plan import Comparison, Sized
 
 __all__ = ["compare"]
 
@@ -44,6 +44,10 @@ def compare(
     ] = None,
 ) -> None:
     """Run several codes through the same simulated rounds: how exact, how fast, how much work each is."""
+    from serverless_gc.plan import compare as compare_codes
+    from serverless_gc.plan import sized
+    from serverless_gc.stragglers import parse_law
+
     names = [name.strip() for name in codes.split(",") if name.strip()]
     if not names:
         raise InputError("--codes must name at least one code: serverless-gc compare --codes frc,bgc")
@@ -120,6 +124,7 @@ def _check_picture(path: Path) -> None:
 
 def _draw(codes: Sequence[Code], path: Path, stragglers: float, seed: int) -> None:
     from serverless_gc.observe.curves import plot_errors
+    from serverless_gc.plan import error_curve
 
     curves = [error_curve(code, seed=seed) for code in codes]
     sizes = sorted({code.n_workers for code in codes})

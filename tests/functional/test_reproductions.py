@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import image
+from threadpoolctl import threadpool_limits
 
 FOLDER = Path(__file__).parents[2] / "examples" / "reproductions"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "laboratory")
@@ -17,7 +18,8 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "labo
 @pytest.fixture(autouse=True, scope="module")
 def _importable():
     sys.path.insert(0, str(FOLDER))
-    yield
+    with threadpool_limits(1):  # matrices are small: more threads only wait for each other
+        yield
     sys.path.remove(str(FOLDER))
 
 

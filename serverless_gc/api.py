@@ -13,6 +13,7 @@ from serverless_gc.gradient_data import GradientData, OnUndecodable
 from serverless_gc.matmul import choose_matmul_code, multiply
 from serverless_gc.prepare import refuse_gradient_code
 from serverless_gc.session import Session, current_session, default_session
+from serverless_gc.strategy import Strategy
 from serverless_gc.worker.losses import Loss
 
 __all__ = [
@@ -41,6 +42,7 @@ async def coded_gradient_async(
     max_error: float | None = None,
     wait: int | None = None,
     on_undecodable: OnUndecodable = "raise",
+    strategy: Strategy = "auto",
     n_workers: int | None = None,
     k: int | None = None,
     backend: str | None = None,
@@ -77,6 +79,8 @@ async def coded_gradient_async(
     max_error, wait, on_undecodable
         With a gradient code: the squared error per partition that is good enough, the number of results to wait for at
         most, and whether to ``"raise"`` or to ``"approximate"`` when neither is reached in time.
+    strategy
+        With a data code: one coded round or two, see `CodedData.value_and_gradient`.
     n_workers, k
         Number of workers and of source blocks; by default 16 workers at rate 3/4.
     backend
@@ -125,12 +129,16 @@ async def coded_gradient_async(
         "deadline": deadline,
     }
     if isinstance(data, GradientData):
+        if strategy != "auto":
+            raise InputError(f"strategy= is for data codes; {data.code.name!r} is a gradient code and takes one round")
         options |= {"max_error": max_error, "wait": wait, "on_undecodable": on_undecodable}
-    elif max_error is not None or wait is not None or on_undecodable != "raise":
+    elif max_error is not None or wait is not None:
         raise InputError(
-            f"max_error=, wait= and on_undecodable= are for gradient codes, whose answer may be approximate; "
-            f"{data.code.name!r} is a data code, whose answer is exact"
+            f"max_error= and wait= are for gradient codes, whose answer may be approximate; {data.code.name!r} is a "
+            "data code, whose answer is exact"
         )
+    else:
+        options |= {"strategy": strategy, "on_undecodable": on_undecodable}
     result = await data.gradient_async(w, **options)
     await _forget_old(chosen, session)
     return result

@@ -38,7 +38,7 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
     causes = [f"{count}x {why}" for why, count in Counter(outcome.failures.values()).most_common(5)]
     silent = code.n_workers - n_results - len(outcome.failures)
-    if silent:
+    if silent > 0:
         causes.append(f"{silent}x no reply")
     said = (
         f"{n_results} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "

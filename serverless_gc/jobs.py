@@ -50,6 +50,8 @@ class Job:
         Further keywords of `Code.decode`.
     finish
         What `Code.decode` returned, to the answer.
+    publish
+        After how many messages each a worker with several publishes them; 0 for not before all are done.
     """
 
     code: Code
@@ -64,9 +66,10 @@ class Job:
     params: Callable[[TaskSpec], Mapping[str, Any]] = _no_params
     scale: float = 0.0
     decoding: Mapping[str, Any] = field(default_factory=dict)
+    publish: int = 0
 
 
-def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
+def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = None) -> Job:
     """Make the job ``M @ operand`` on the coded blocks of ``M``.
 
     Parameters
@@ -75,6 +78,8 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         The encoded ``(m, p)`` matrix.
     operand
         ``(p,)`` or ``(p, c)``; the answer is ``(m,)`` or ``(m, c)``.
+    publish
+        See `Job`; the code's own choice if None.
     """
     code = matrix.code
     return Job(
@@ -88,6 +93,36 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         stored=np.dtype(matrix.dtype),
         scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
         finish=matrix.partition.join,
+        publish=code.publish if publish is None else publish,
+    )
+
+
+def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
+    """Make the job ``X.T @ (X @ w)`` on the coded rows of ``X``, where workers multiply by their block twice.
+
+    Parameters
+    ----------
+    matrix
+        The coded rows.
+    code
+        The code of this round: workers return a polynomial of degree 2 of their block.
+    w
+        ``(p,)`` or ``(p, c)``.
+    """
+    _, p = matrix.block_shape
+    terms = matrix.largest**2 * float(np.linalg.norm(w)) / math.sqrt(w.size / len(w))
+    return Job(
+        code=code,
+        label="X.T X w",
+        kernel="normal",
+        blocks=lambda slot: [matrix.keys[message] for message in code.placement(slot)],
+        shape=(p, *w.shape[1:]),
+        dtype=np.result_type(matrix.dtype, w.dtype),
+        operand=w,
+        stored=np.dtype(matrix.dtype),
+        scale=terms * matrix.partition.b,
+        finish=lambda total: total,
+        publish=code.publish,
     )
 
 
@@ -227,6 +262,7 @@ def gradient_job(
         operand=w,
         params=params,
         stored=dtype,
+        publish=code.publish,
         decoding=decoding,
         finish=lambda total: total.reshape(-1)[:size],
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.codes.registry import available
+from serverless_gc.codes.registry import available, code_class
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.encode import Source, choose_code_for_sparse
 from serverless_gc.errors import InputError
@@ -22,6 +22,7 @@ __all__ = [
     "check_operand",
     "check_option",
     "check_point",
+    "check_publish",
     "check_seconds",
     "check_targets",
     "choose_code",
@@ -42,6 +43,12 @@ def check_option(name: str, value: Any, kind: type | UnionType, words: str) -> N
     """Raise unless an option is of its kind, or None."""
     if value is not None and not isinstance(value, kind):
         raise InputError(f"{name} must be {words}, got {value!r}")
+
+
+def check_publish(publish: Any) -> None:
+    """Raise unless it is None or a number of messages."""
+    if publish is not None and (isinstance(publish, bool) or not hasattr(publish, "__index__") or publish < 0):
+        raise InputError(f"publish must be an integer of at least 0, or None for the code's choice, got {publish!r}")
 
 
 def check_seconds(name: str, value: Any) -> float:
@@ -76,9 +83,13 @@ def _gradient_codes() -> str:
 
 def refuse_gradient_code(code: str | Code) -> None:
     """Raise `InputError` if a code, by name or as an object, is one that gives no products."""
-    gradient = {info.name for info in available() if info.kind == "gradient"}
-    name = code.name if isinstance(code, Code) else code
-    if name in gradient or (isinstance(code, Code) and code.kind == "gradient"):
+    if isinstance(code, Code):
+        name, sums = code.name, code.target == "sum" or code.kind == "gradient"
+    else:
+        name = code
+        kinds = {info.name: info.kind for info in available()}
+        sums = kinds.get(name) == "gradient" or (name in kinds and issubclass(code_class(name), GradientCode))
+    if sums:
         raise InputError(
             f"{name!r} is a gradient code, which gives gradients and no products: use a data code (polar, mds, ...)"
         )
@@ -143,12 +154,14 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind != "data" and not isinstance(chosen, GradientCode):
+    if chosen.target == "blocks" and chosen.kind not in {"data", "multi-message"}:
         raise InputError(
             f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "
             "gradients of partitions"
         )
-    if source.sparse and chosen.kind == "data":
+    if chosen.target == "sum" and not isinstance(chosen, GradientCode):
+        raise InputError(f"{chosen.name!r} gives sums only, and is no gradient code: take another one")
+    if source.sparse and chosen.target == "blocks":
         for axis in axes:
             choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)
     return chosen

@@ -30,7 +30,7 @@ from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.policies import Deadline, natural_policy
-from serverless_gc.prepare import check_option, check_seconds, check_targets, choose_code
+from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
@@ -305,6 +305,7 @@ class Session:
         k: int | None = None,
         dtype: Any = np.float64,
         allow_fill: bool = False,
+        publish: int | None = None,
         **params: Any,
     ) -> CodedData | GradientData:
         """Encode a matrix and store its coded blocks, or for a gradient code its partitions.
@@ -329,6 +330,9 @@ class Session:
             ``np.float64`` (default) or ``np.float32``: in what the blocks are stored and multiplied.
         allow_fill
             Encode sparse data even where the coded blocks hold many times more non-zeros.
+        publish
+            A worker with several messages publishes them after so many each, so that those of a slow one count; 0 for
+            all at the end. By default what the code says, `Code.publish`: 1 for multi-message codes, else 0.
         **params
             Further parameters of the code.
 
@@ -344,6 +348,7 @@ class Session:
         """
         source = await asyncio.to_thread(as_source, X)
         targets = check_targets(y, source.shape[0])
+        check_publish(publish)
         chosen = await asyncio.to_thread(
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
@@ -361,7 +366,7 @@ class Session:
         res.chore(res.invoker.connect(chosen.n_workers))  # a round is coming
         if targets is not None:
             await pair.matrix(1, scanned)
-        return CodedData(pair, targets)
+        return CodedData(pair, targets, publish)
 
     async def _partitioned(
         self, source: Source, scanned: Scan, targets: Array | None, code: GradientCode, dtype: np.dtype[Any]

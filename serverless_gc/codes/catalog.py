@@ -14,6 +14,13 @@ __all__: list[str] = []
 
 _HOUSE = "serverless_gc.codes"
 
+
+def _few_blocks(n_workers: int | None, k: int | None) -> tuple[int, int]:
+    """Complete sizes for interpolation, which takes few blocks: one a worker, but 10 at most."""
+    n_workers = n_workers or max(16, k or 0)
+    return n_workers, k or min(n_workers, 10)
+
+
 register(
     "berrut",
     f"{_HOUSE}.berrut:BerrutCode",
@@ -50,6 +57,13 @@ register(
     summary="A gradient code at every parent of a tree: no node receives many messages.",
     kind="gradient",
     sizes=None,
+)
+register(
+    "cpgc",
+    f"{_HOUSE}.multi:CodedPartialGradients",
+    kind="multi-message",
+    summary="Workers send a plain partition gradient, then sums of further ones, each as it is done.",
+    sizes=rate(1, 1),
 )
 register(
     "cyclic",
@@ -96,6 +110,13 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "gc-mmc",
+    f"{_HOUSE}.multi:ClusteredMultiMessage",
+    kind="multi-message",
+    summary="Gradient coding in clusters: what a worker sends tolerates more stragglers the more it has done.",
+    sizes=rate(1, 1),
+)
+register(
     "graph",
     f"{_HOUSE}.gradient.graph:GraphCode",
     summary="Workers are edges of a graph: best weights in linear time, for any stragglers; approximate.",
@@ -131,6 +152,13 @@ register(
     f"{_HOUSE}.lagrange:LagrangeCode",
     summary="Blocks on a polynomial: exact for any polynomial of a block, for few blocks.",
     sizes=oversampled(1),
+)
+register(
+    "lcc-mmc",
+    f"{_HOUSE}.multi:LagrangeMultiMessage",
+    kind="multi-message",
+    summary="Any 2 k - 1 messages, from any workers, give a least-squares gradient; for few blocks.",
+    sizes=_few_blocks,
 )
 register(
     "ldpc",
@@ -302,6 +330,13 @@ register(
     summary="Nearly a block design, at any size; approximate.",
     kind="gradient",
     exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "uc-mmc",
+    f"{_HOUSE}.multi:UncodedMultiMessage",
+    kind="multi-message",
+    summary="Every block on several workers in cyclic order, sent one by one: no arithmetic, any function.",
     sizes=rate(1, 1),
 )
 register(

@@ -1,6 +1,8 @@
 """What a worker can compute, by name.
 
-A kernel takes the task's blocks, its operand and its parameters and returns one array. Booleans, integers and
+A kernel takes the task's blocks, its operand and its parameters and returns one array. One that makes several
+messages also comes as a stream that gives one after the other, so that a worker can publish the first before it works
+on the next. Booleans, integers and
 float16 are promoted before any sum (integers to int64, or to float64 beside floats); a block of lower precision
 than its operand is converted a strip at a time, so the block is never copied as a whole.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,31 @@ from numpy.typing import NDArray
 from serverless_gc.wire import Block, CsrBlock
 from serverless_gc.worker import losses
 
-__all__ = ["KERNELS", "STREAMS", "Kernel", "get", "gradient_messages", "multiply", "multiply_transposed"]
+__all__ = [
+    "KERNELS",
+    "STREAMS",
+    "Kernel",
+    "Stream",
+    "get",
+    "gradient_messages",
+    "multiply",
+    "multiply_transposed",
+    "stream",
+]
 
 Array: TypeAlias = NDArray[Any]
 Kernel: TypeAlias = Callable[[Sequence[Block], Array | None, Mapping[str, Any]], Array]
+
+
+class Stream(Protocol):
+    """A kernel that gives its messages one after the other, from the ``first`` wanted one on."""
+
+    def __call__(
+        self, blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+    ) -> Iterator[Array]:
+        """Give the messages."""
+        ...
+
 
 _STRIP_BYTES = 1 << 20  # fits the second-level cache, and a temporary of this size costs nothing
 
@@ -169,14 +192,44 @@ def _need_operand(kernel: str, operand: Array | None) -> Array:
     return operand
 
 
-def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
+def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return the task's block times its operand; for several blocks the stack of their products."""
+    products = list(matvec_messages(blocks, operand, params))
+    return products[0] if len(products) == 1 else np.stack(products)
+
+
+def matvec_messages(
+    blocks: Sequence[Block],
+    operand: Array | None,
+    params: Mapping[str, Any],  # noqa: ARG001 - one signature for all streams
+    first: int = 0,
+) -> Iterator[Array]:
+    """Yield the product of each block with the operand, from block ``first`` on."""
     operand = _need_operand("matvec", operand)
     if not blocks:
         raise ValueError("kernel 'matvec' needs a block, the task names none")
-    if len(blocks) == 1:
-        return multiply(blocks[0], operand)
-    return np.stack([multiply(block, operand) for block in blocks])
+    for block in blocks[first:]:
+        yield multiply(block, operand)
+
+
+def normal(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Return ``block.T @ (block @ operand)`` of the task's block (conjugated), or for several the stack of them."""
+    products = list(normal_messages(blocks, operand, params))
+    return products[0] if len(products) == 1 else np.stack(products)
+
+
+def normal_messages(
+    blocks: Sequence[Block],
+    operand: Array | None,
+    params: Mapping[str, Any],  # noqa: ARG001 - one signature for all streams
+    first: int = 0,
+) -> Iterator[Array]:
+    """Yield ``block.T @ (block @ operand)`` of each block, from block ``first`` on."""
+    operand = _need_operand("normal", operand)
+    if not blocks:
+        raise ValueError("kernel 'normal' needs a block, the task names none")
+    for block in blocks[first:]:
+        yield multiply_transposed(block, multiply(block, operand))
 
 
 def matmul(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
@@ -318,11 +371,17 @@ def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, An
     return np.zeros(int(params.get("size", 0)))
 
 
-KERNELS: Mapping[str, Kernel] = {"matvec": matvec, "gradient": gradient, "matmul": matmul, "noop": noop}
+KERNELS: Mapping[str, Kernel] = {
+    "matvec": matvec,
+    "normal": normal,
+    "gradient": gradient,
+    "matmul": matmul,
+    "noop": noop,
+}
 """Name -> function."""
 
-STREAMS: Mapping[str, Callable[..., Iterator[Array]]] = {"gradient": gradient_messages}
-"""Kernels that can also give one message after the other, each as soon as it is computed."""
+STREAMS: Mapping[str, Stream] = {"gradient": gradient_messages, "matvec": matvec_messages, "normal": normal_messages}
+"""Name -> function, for kernels that can give one message after the other."""
 
 
 def get(name: str) -> Kernel:
@@ -336,3 +395,24 @@ def get(name: str) -> Kernel:
     if name not in KERNELS:
         raise ValueError(f"this worker has no kernel {name!r}; it has {', '.join(sorted(KERNELS))}")
     return KERNELS[name]
+
+
+def stream(
+    name: str, blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Give the messages of a kernel one after the other; of one that has no stream, its whole result as one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kernel, or it refuses the blocks or the operand; when the first message is asked for.
+
+    Examples
+    --------
+    >>> list(stream("matvec", [np.eye(2), np.ones((1, 2))], np.array([1.0, 2.0]), {}))
+    [array([1., 2.]), array([3.])]
+    """
+    if name in STREAMS:
+        yield from STREAMS[name](blocks, operand, params, first)
+    else:
+        yield get(name)(blocks, operand, params)

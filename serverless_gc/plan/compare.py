@@ -77,7 +77,8 @@ def compare(
 
     A task takes time in proportion to the share of the data that its worker holds. Exact codes wait until they can
     decode, approximate ones for `GradientCode.awaited` results or until the answer is exact. In a round the same
-    workers are slow for all codes.
+    workers are slow for all codes. A worker answers once, with all its messages: what partial results would gain is
+    not shown.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.codes.encoded import EncodedCode
-from serverless_gc.codes.frames import Frame
+from serverless_gc.codes.encoded.code import EncodedCode
+from serverless_gc.codes.encoded.frames import Frame
 from serverless_gc.codes.gradient.linear import LinearGradientCode
 from serverless_gc.codes.received import receive
 from serverless_gc.data import Reduction

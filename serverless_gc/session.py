@@ -18,7 +18,7 @@ import numpy as np
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
-from serverless_gc.codes.encoded import EncodedCode
+from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, as_source, scan

@@ -16,14 +16,18 @@ from serverless_gc.types import Array
 __all__ = ["LEAST_WEIGHT", "LayUp"]
 
 LEAST_WEIGHT = 2.0**-20
-"""A layer whose weight is smaller is not sent: halving and adding weights stay exact in binary floating point."""
+"""A layer whose weight is smaller is not sent."""
+
+_GRID = 2.0**40
+"""Weights are multiples of its inverse: with up to 8192 nodes, sums and differences of them are exact."""
 
 
 class LayUp:
     """Each layer, a block of coordinates, goes with half of its weight to a random peer, which merges it by weight.
 
-    The state is ``(x, omega)`` after the gradient step, ``omega`` with one weight for each layer, before halving. Per
-    layer the weights of all nodes and of the mail in flight always sum to ``n``, exactly. With one layer this is GoSGD.
+    The state is ``(x, omega)`` after the gradient step, ``omega`` with one weight for each layer, before sending. Per
+    layer the weights of all nodes and of the mail in flight always sum to ``n``, exactly: half a weight is rounded to a
+    grid, and the node keeps the exact rest. With one layer this is GoSGD.
 
     Parameters
     ----------
@@ -73,7 +77,7 @@ class LayUp:
         """Merge the layers that came, one after the other, then make a gradient step."""
         x, omega = state[0].copy(), state[1].copy()
         if k > 1:
-            omega[omega >= LEAST_WEIGHT] /= 2  # the other half was sent
+            omega -= self.sent_weights(omega)
         for message in mail:
             layers, weights, parts = message.arrays
             position = 0
@@ -88,10 +92,23 @@ class LayUp:
     def send(self, node: int, k: int, state: Arrays) -> Sequence[tuple[int, Arrays]]:
         """Layers and half of their weights, by peer; a peer may get no layer, if all weights are too small."""
         x, omega = state
+        sent = self.sent_weights(omega)
         chosen = self.topology.of_layers(node, k)
         mail: list[tuple[int, Arrays]] = []
         for peer in dict.fromkeys(chosen):
-            layers = [ell for ell, j in enumerate(chosen) if j == peer and omega[ell] >= LEAST_WEIGHT]
+            layers = [ell for ell, j in enumerate(chosen) if j == peer and sent[ell]]
             parts = np.concatenate([x[:0], *(x[self._blocks[ell]] for ell in layers)])
-            mail.append((peer, (np.array(layers, dtype=np.int64), omega[layers] / 2, parts)))
+            mail.append((peer, (np.array(layers, dtype=np.int64), sent[layers], parts)))
         return mail
+
+    @staticmethod
+    def sent_weights(omega: Array) -> Array:
+        """Return the part of each weight that is sent: half, or nothing if it is small already.
+
+        Examples
+        --------
+        >>> LayUp.sent_weights(np.array([1.0, 2.0**-20, 2.0**-21])).tolist() == [0.5, 2.0**-21, 0.0]
+        True
+        """
+        sent: Array = np.where(omega >= LEAST_WEIGHT, np.floor(omega / 2 * _GRID) / _GRID, 0.0)
+        return sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@functools.cache
 def _hops(n: int) -> tuple[int, ...]:
     """Powers of two below ``n``: ``floor(log2(n - 1)) + 1`` of them."""
     return tuple(2**power for power in range((n - 1).bit_length()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +17,6 @@ from serverless_gc.types import Array, Topology
 __all__ = ["AET", "LinearSampleTrigger"]
 
 
-@dataclass(frozen=True, slots=True)
 class LinearSampleTrigger:
     """Send after ``min(a * i + b, cap)`` samples in round ``i = 0, 1, ...``; a `serverless_gc.types.Trigger`.
 
@@ -41,22 +39,16 @@ class LinearSampleTrigger:
     ([10, 20, 30], 45)
     """
 
-    a: int
-    b: int
-    cap: int | None = None
+    site: Literal["driver", "worker"] = "worker"
 
-    @property
-    def site(self) -> Literal["worker"]:
-        """Where it is asked: in the kernel."""
-        return "worker"
-
-    def __post_init__(self) -> None:
-        if self.a < 0:
-            raise InputError(f"a must be at least 0, got {self.a}")
-        if self.b < 1:
-            raise InputError(f"b must be at least 1, got {self.b}")
-        if self.cap is not None and self.cap < self.b:
-            raise InputError(f"cap must be at least b = {self.b}, got {self.cap}")
+    def __init__(self, a: int, b: int, cap: int | None = None) -> None:
+        if a < 0:
+            raise InputError(f"a must be at least 0, got {a}")
+        if b < 1:
+            raise InputError(f"b must be at least 1, got {b}")
+        if cap is not None and cap < b:
+            raise InputError(f"cap must be at least b = {b}, got {cap}")
+        self.a, self.b, self.cap = a, b, cap
 
     def samples(self, i: int) -> int:
         """Return the samples of round ``i``."""

@@ -15,6 +15,7 @@ from typing import Any
 from serverless_gc.engine import Completion
 from serverless_gc.errors import CorruptObject, FailureKind, InvokeError, ObjectNotFound, StoreError
 from serverless_gc.gossip.node import Arrays, Mail, NodeKernel
+from serverless_gc.policies import GossipProgress
 from serverless_gc.store import Store
 from serverless_gc.types import TaskSpec
 from serverless_gc.wire.frame import Frame, FrameError, pack_parts, unpack
@@ -112,11 +113,17 @@ class StoredNodes:
         StoreError
             If the round was done before with other mail.
         """
-        before, *mail = await asyncio.gather(
-            self.state(node, k - 1), *(self._receive(node, src, sent) for src, sent in taken)
+        (before, seen), mail = await asyncio.gather(
+            self._state(node, k - 1), asyncio.gather(*(self._receive(node, src, sent) for src, sent in taken))
         )
-        after = self.kernel.step(node, k, before, [Mail(*origin, m) for origin, m in zip(taken, mail, strict=True)])
-        head = {"kind": "node-state", "node": node, "round": k, "consumed": [list(origin) for origin in taken]}
+        after = self.kernel.step(node, k, before, mail)
+        head = {
+            "kind": "node-state",
+            "node": node,
+            "round": k,
+            "consumed": [list(origin) for origin in taken],
+            "seen": seen | {str(src): sent for src, sent in sorted(taken, key=lambda origin: origin[1])},
+        }
         key = self.state_key(node, k)
         if not await self.store.put(key, pack_parts(head, after), if_absent=True):
             stored = await self._read(key)  # another attempt was first: what it wrote is what happened
@@ -140,12 +147,23 @@ class StoredNodes:
         CorruptObject
             If the stored state is damaged.
         """
-        return self.kernel.start(node) if k == 0 else (await self._read(self.state_key(node, k))).arrays
+        return (await self._state(node, k))[0]
 
     async def consumed(self, node: int, k: int) -> list[tuple[int, int]]:
         """Mail that a node took in round ``k``, as its state records it: (sender, round) of each; errors of `state`."""
         header: dict[str, Any] = (await self._read(self.state_key(node, k))).header
         return [(src, sent) for src, sent in header["consumed"]]
+
+    async def progress(self, n: int) -> GossipProgress:
+        """Read how far ``n`` nodes are, so that another driver may go on with ``GossipReady(..., progress=...)``."""
+
+        async def of(node: int) -> tuple[int, dict[int, int]]:
+            folder = self.state_key(node, 0).removesuffix("0")
+            k = max([int(info.key.removeprefix(folder)) async for info in self.store.list(folder)], default=0)
+            return k, {int(src): sent for src, sent in (await self._state(node, k))[1].items()}
+
+        done, taken = zip(*await asyncio.gather(*(of(node) for node in range(n))), strict=True)
+        return GossipProgress(done, taken)
 
     async def clear(self) -> None:
         """Delete everything below the prefix.
@@ -160,15 +178,23 @@ class StoredNodes:
             key, reason = next(iter(left.items()))
             raise StoreError(f"{len(left)} objects below {self.prefix!r} were not deleted: {key!r} {reason}", key=key)
 
-    async def _receive(self, dst: int, src: int, k: int) -> Arrays:
+    async def _state(self, node: int, k: int) -> tuple[Arrays, dict[str, int]]:
+        """State after round ``k``, and the last round of each sender whose mail went into it."""
+        if k == 0:
+            return self.kernel.start(node), {}
+        frame = await self._read(self.state_key(node, k))
+        return frame.arrays, frame.header["seen"]
+
+    async def _receive(self, dst: int, src: int, k: int) -> Mail:
         """Read mail; if it is not there its sender did not get to sending it, so do that part of its step again."""
         key = self.mail_key(dst, k, src)
         try:
-            return (await self._read(key)).arrays
+            frame = await self._read(key)
         except ObjectNotFound:
             await self._send(src, k, await self.state(src, k))
             self.resent += 1
-        return (await self._read(key)).arrays
+            frame = await self._read(key)
+        return Mail(src, k, frame.arrays)
 
     async def _send(self, node: int, k: int, state: Arrays) -> None:
         head = {"kind": "mail", "src": node, "round": k}

@@ -3,7 +3,7 @@
 from serverless_gc.policies.deadline import Deadline
 from serverless_gc.policies.decodable import Certifies, UntilDecodable
 from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
-from serverless_gc.policies.gossip import GossipReady
+from serverless_gc.policies.gossip import GossipProgress, GossipReady
 from serverless_gc.policies.locally_async import LocallyAsync
 from serverless_gc.policies.speculate import Speculate, late_after
 
@@ -11,6 +11,7 @@ __all__ = [
     "Certifies",
     "Deadline",
     "FirstK",
+    "GossipProgress",
     "GossipReady",
     "KAsync",
     "KBatchAsync",

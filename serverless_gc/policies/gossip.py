@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from serverless_gc.errors import InputError
 from serverless_gc.policies.words import check_count, given_up
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, Topology, View, Wait
 
-__all__ = ["GossipReady"]
+__all__ = ["GossipProgress", "GossipReady"]
+
+
+@dataclass(frozen=True, slots=True)
+class GossipProgress:
+    """How far the nodes of an interrupted run are, see `serverless_gc.gossip.StoredNodes.progress`.
+
+    Attributes
+    ----------
+    done
+        Rounds that each node has finished.
+    taken
+        For each node: sender to the last of its rounds whose mail the node took.
+    """
+
+    done: tuple[int, ...]
+    taken: tuple[Mapping[int, int], ...]
 
 
 class GossipReady:
@@ -32,6 +49,8 @@ class GossipReady:
         Whether mail of rounds that the node itself has not finished is taken as well.
     work
         Units of work of round ``k``, 1 by default.
+    progress
+        Where an interrupted run goes on; by default all nodes start.
 
     Raises
     ------
@@ -54,7 +73,7 @@ class GossipReady:
     (6, 2.0, {'round': 2, 'mail': ((0, 1), (2, 1))})
     """
 
-    leftover: Literal["keep"] = "keep"
+    leftover: Literal["cancel", "keep"] = "keep"
 
     def __init__(
         self,
@@ -64,6 +83,7 @@ class GossipReady:
         every: int = 1,
         ahead: bool = False,
         work: Callable[[int], float] | None = None,
+        progress: GossipProgress | None = None,
     ) -> None:
         if tau is not None:
             check_count("tau", tau, least=0)
@@ -73,8 +93,15 @@ class GossipReady:
         self.every = every
         self.ahead = ahead
         self.work = work
-        self._done: list[int] = []  # rounds that each node has finished
-        self._inbox: list[list[tuple[int, int]]] = []  # mail that no task takes yet, (round, sender)
+        n = len(topology.matrix(1))
+        start = progress or GossipProgress((0,) * n, ({},) * n)
+        self._done = list(start.done)  # rounds that each node has finished
+        self._inbox: list[list[tuple[int, int]]] = [[] for _ in start.done]  # mail no task takes yet, (round, sender)
+        for src, last in enumerate(start.done):
+            for k in range(1, last + 1):
+                for j in self._receivers(src, k):
+                    if k > start.taken[j].get(src, 0):
+                        self._inbox[j].append((k, src))
         self._payloads: dict[int, dict[str, Any]] = {}  # of the nodes' tasks that have not arrived
         self._senders: dict[int, list[list[int]]] = {}
         self._target = self._behind = 0
@@ -87,13 +114,8 @@ class GossipReady:
         InputError
             If the topology has another number of nodes than there are slots.
         """
-        n = view.n_slots
-        if not self._done:
-            nodes = len(self.topology.matrix(1))
-            if nodes != n:
-                raise InputError(f"topology must have one node per slot, {n}, it has {nodes}")
-            self._done = [0] * n
-            self._inbox = [[] for _ in range(n)]
+        if len(self._done) != view.n_slots:
+            raise InputError(f"topology must have one node per slot, {view.n_slots}, it has {len(self._done)}")
         least = min(self._done)
         self._target = least + self.every
         self._behind = sum(done < self._target for done in self._done)
@@ -107,7 +129,7 @@ class GossipReady:
         node, k = arrival.task.slot, int(arrival.task.payload["round"])
         del self._payloads[node]
         self._done[node] = k
-        receivers = [j for j, _ in self.topology.out(node, k) if j != node]
+        receivers = self._receivers(node, k)
         for j in receivers:
             self._inbox[j].append((k, node))
         if k == self._target:
@@ -130,6 +152,9 @@ class GossipReady:
         """Nothing to do."""
         return Wait()
 
+    def _receivers(self, node: int, k: int) -> list[int]:
+        return [j for j, _ in self.topology.out(node, k) if j != node]
+
     def _ready(self, node: int) -> bool:
         """Whether all mail that the node's next round must take has been sent."""
         if self.tau is None:
@@ -141,9 +166,8 @@ class GossipReady:
         if k not in self._senders:
             senders: list[list[int]] = [[] for _ in self._done]
             for i in range(len(senders)):
-                for j, _ in self.topology.out(i, k):
-                    if j != i:
-                        senders[j].append(i)
+                for j in self._receivers(i, k):
+                    senders[j].append(i)
             self._senders[k] = senders
         return self._senders[k][node]
 

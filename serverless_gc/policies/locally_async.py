@@ -46,7 +46,7 @@ class LocallyAsync:
     [(1.0, 0), (1.0, 1), (2.0, 0), (2.0, 1)]
     """
 
-    leftover: Literal["keep"] = "keep"
+    leftover: Literal["cancel", "keep"] = "keep"
 
     def __init__(self, groups: Sequence[Sequence[int]], period: int) -> None:
         check_count("period", period, least=1)

@@ -269,3 +269,44 @@ async def test_simultaneous_attempts_agree(opened):
         done = await asyncio.gather(*(nodes.run(task(2, 2, ((0, 1), (1, 1)))) for _ in range(4)))
         assert all(same(d.body, done[0].body) for d in done)
         assert same(await nodes.state(2, 2), done[0].body)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("tau", [0, 2])
+async def test_another_driver_goes_on_where_one_was_interrupted(tau):
+    store, left = MemoryStore(), 17
+    nodes = StoredNodes(kernel(), store, "run")
+
+    async def until_interrupted(task):
+        nonlocal left
+        left -= 1
+        done = await nodes.run(task)
+        if left == 0:
+            raise Interrupted  # the step is done, but the driver never hears of it
+        return done
+
+    with pytest.raises(Interrupted):
+        await VirtualHost(Exponential(1.0), seed=tau).run(
+            Engine(GossipReady(DIGRAPH, tau, every=9), N), until_interrupted
+        )
+    progress = await nodes.progress(N)
+    assert sum(progress.done) == 17
+    engine = Engine(GossipReady(DIGRAPH, tau, every=3, progress=progress), N)
+    outcome = await VirtualHost(Exponential(1.0), seed=9).run(engine, nodes.run)
+    done = (await nodes.progress(N)).done
+    assert sum(done) == 17 + len(outcome.arrivals)
+    assert min(done) == min(progress.done) + 3
+    _, w = await total_mass(nodes, DIGRAPH, done)
+    assert w[0] == pytest.approx(N, abs=1e-12)
+    if tau == 0:
+        for k, states in enumerate(synchronous(kernel(), N, min(done)), 1):
+            for i in range(N):
+                assert same(await nodes.state(i, k), states[i])
+
+
+async def test_nodes_that_have_not_started_have_no_progress():
+    progress = await StoredNodes(kernel(), MemoryStore(), "run").progress(2)
+    assert (progress.done, progress.taken) == ((0, 0), ({}, {}))

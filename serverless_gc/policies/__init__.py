@@ -4,16 +4,21 @@ from serverless_gc.policies.deadline import Deadline
 from serverless_gc.policies.decodable import Certifies, UntilDecodable
 from serverless_gc.policies.error import TracksError, UntilError, natural_policy
 from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
+from serverless_gc.policies.gossip import GossipProgress, GossipReady
+from serverless_gc.policies.locally_async import LocallyAsync
 from serverless_gc.policies.speculate import Speculate, late_after
 
 __all__ = [
     "Certifies",
     "Deadline",
     "FirstK",
+    "GossipProgress",
+    "GossipReady",
     "KAsync",
     "KBatchAsync",
     "KBatchSync",
     "KSync",
+    "LocallyAsync",
     "Speculate",
     "TracksError",
     "UntilDecodable",

@@ -302,7 +302,7 @@ def _load(job: _Job, load: list[tuple[int, int, int]], tile: Array, start: int, 
 
 
 def _compiled_run(job: _Job) -> Callable[[_Job, int, int], None]:
-    from serverless_gc.codes.polar.code import fast
+    from serverless_gc.codes.polar import fast
 
     real = np.dtype(job.dtype.type(0).real.dtype)
     per_entry = job.dtype.itemsize // real.itemsize

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, check_message, stack_blocks
-from serverless_gc.codes.polar.code import butterfly
+from serverless_gc.codes.polar import butterfly
 from serverless_gc.codes.polar.decode import Probe, Received, mismatch, plan_decode, sample_columns
 from serverless_gc.codes.polar.design import Cut, auto_epsilon, guaranteed_threshold, support_sizes
 from serverless_gc.codes.polar.layout import Kernel, Layout

@@ -7,9 +7,15 @@ import boto3
 import hypothesis
 import numpy as np
 import pytest
+import rig_account
+from fault_proxy import fault_proxy
 
+from serverless_gc.store import S3Store
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
 from serverless_gc.testing.offline_aws import offline_aws
+from serverless_gc.testing.rig.fixtures import on_rig, rig
+
+__all__ = ["on_rig", "rig"]
 
 hypothesis.settings.register_profile("ci", derandomize=True)  # a landing is not the place to find new examples
 if os.environ.get("CI"):
@@ -60,6 +66,37 @@ def aws(running_aws):
     with running_aws.activated():
         yield running_aws
     running_aws.script()
+
+
+@pytest.fixture(scope="session")
+def deployed_worker(rig):
+    """The worker's zip, deployed once for the session on the rig."""
+    return rig_account.deploy(rig)
+
+
+@pytest.fixture(params=["endpoint", "rig"])
+def account(request):
+    """An account found by ``Session("aws")``, twice: the light endpoint, and the rig that runs the deployed zip."""
+    if request.param == "endpoint":
+        yield request.getfixturevalue("aws")
+        return
+    deployed = request.getfixturevalue("deployed_worker")
+    with deployed.activated():
+        yield deployed
+    deployed.script()
+
+
+@pytest.fixture
+def proxied(account):
+    """The account behind a proxy that spoils requests: (proxy, options of a session that goes through it)."""
+    with fault_proxy(account.s3_url, account.lambda_url) as proxy, account.activated():
+        os.environ.update(proxy.environment())
+
+        def options():
+            # The endpoint is named in the tasks: workers go through the proxy, too.
+            return {"store": S3Store(account.bucket, "sgc", region="us-east-1", endpoint=proxy.url)}
+
+        yield proxy, options
 
 
 @pytest.fixture

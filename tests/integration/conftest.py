@@ -1,13 +1,9 @@
-"""The rig's own fixtures, as users import them."""
+"""Clients for the rig, whose own fixtures are in the conftest above."""
 
 import threading
 
 import pytest
 from rig_functions import Sdk
-
-from serverless_gc.testing.rig.fixtures import on_rig, rig
-
-__all__ = ["on_rig", "rig", "sdk", "wait_until"]
 
 
 @pytest.fixture

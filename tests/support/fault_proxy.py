@@ -31,6 +31,12 @@ OBJECTS = r"(GET|PUT|HEAD) .*/runs/"
 
 _OWN_HEADERS = {"connection", "expect", "content-length", "transfer-encoding", "keep-alive"}
 
+_FAILED = answer(
+    200,
+    b'{"errorType": "RuntimeError", "errorMessage": "by the proxy", "stackTrace": []}',
+    {"X-Amz-Function-Error": "Unhandled", "Content-Type": "application/json"},
+)
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -39,7 +45,8 @@ class Fault:
     Parameters
     ----------
     what
-        ``"refuse"``: answer an error, nothing behind sees the request; ``"break"``: close the connection instead;
+        ``"refuse"``: answer an error, nothing behind sees the request; ``"fail"``: answer as for a function that
+        raised; ``"break"``: close the connection instead;
         ``"cut"``: the request is served, its answer ends in the middle; ``"delay"``: it is served later.
     only
         Begins what is concerned, as a regular expression: ``"PUT /bucket/key"``.
@@ -145,8 +152,8 @@ class FaultProxy:
             self.met[fault.code if fault.what == "refuse" else fault.what] += 1
             if fault.what == "break":
                 return False
-            if fault.what == "refuse":
-                writer.write(_refusal(fault, head))
+            if fault.what in {"refuse", "fail"}:
+                writer.write(_refusal(fault, head) if fault.what == "refuse" else _FAILED)
                 return True
             await asyncio.sleep(fault.seconds)
         raw = await self._forward(head, body)

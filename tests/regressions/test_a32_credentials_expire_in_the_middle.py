@@ -9,6 +9,7 @@ import pytest
 from fault_proxy import OBJECTS, Fault
 
 import serverless_gc as sgc
+from serverless_gc.limits import Limits
 from serverless_gc.testing.lambda_endpoint import error_step
 
 LONG, SHORT = (50, 20), (15, 6)
@@ -80,9 +81,8 @@ def test_lambda_refuses_from_some_iteration_on(make_descent, account, size, agai
 
 @pytest.mark.parametrize("account", ["endpoint"], indirect=True)
 @pytest.mark.usefixtures("account")
-def test_s3_refuses_from_some_iteration_on(make_descent, proxied, monkeypatch):
+def test_s3_refuses_from_some_iteration_on(make_descent, proxied):
     """The driver has to write its operands, and meets the refusal itself."""
-    monkeypatch.setattr("serverless_gc.pipeline.INLINE_OPERAND", 16)
     proxy, options = proxied
     rounds, expires_at = SHORT
     descent = make_descent(rounds)
@@ -91,7 +91,7 @@ def test_s3_refuses_from_some_iteration_on(make_descent, proxied, monkeypatch):
         if t == expires_at:
             proxy.faults = [Fault("refuse", OBJECTS, status=400, code="ExpiredToken")]
 
-    with sgc.Session("aws", **options()) as s:
+    with sgc.Session("aws", limits=Limits(request_bytes=16_000), **options()) as s:
         data = descent.encoded(s)
         with pytest.raises(sgc.ConfigError, match="credentials have expired"):
             descent.run(data.gradient, expire)

@@ -1,6 +1,7 @@
 """Shared by all tests: the default problem of the trials, and S3 on this machine."""
 
 import os
+import threading
 import uuid
 
 import boto3
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import rig_account
 from fault_proxy import fault_proxy
+from rig_functions import Sdk
 
 from serverless_gc.store import S3Store
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
@@ -84,6 +86,35 @@ def account(request):
     with deployed.activated():
         yield deployed
     deployed.script()
+
+
+@pytest.fixture
+def count_objects(account):
+    """Count the objects of a run that are stored."""
+    with Sdk() as sdk:
+
+        def count(run, part=""):
+            pages = sdk.s3.get_paginator("list_objects_v2").paginate(
+                Bucket=account.bucket, Prefix=f"sgc/runs/{run}/{part}"
+            )
+            return sum(page["KeyCount"] for page in pages)
+
+        yield count
+
+
+@pytest.fixture
+def wait_until():
+    """Wait for something that another process does; fails after half a minute."""
+
+    def wait(condition):
+        pause = threading.Event()
+        for _ in range(1500):
+            if condition():
+                return
+            pause.wait(0.02)
+        raise AssertionError("it did not happen within half a minute")
+
+    return wait
 
 
 @pytest.fixture

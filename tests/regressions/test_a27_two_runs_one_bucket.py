@@ -1,11 +1,8 @@
 """A27: two runs share a store; each is right, prefixes are disjoint, and closing one leaves the other alone."""
 
 import asyncio
-import os
-import subprocess
-import sys
 
-from rig_functions import Sdk
+from driver_process import driver
 
 import serverless_gc as sgc
 from serverless_gc.store import LocalStore
@@ -46,37 +43,23 @@ def test_same_data_in_two_sessions(problem, tmp_path):
 
 
 RUN = """
-import sys
-import numpy as np, serverless_gc as sgc
-from serverless_gc import background
-rng = np.random.default_rng(int(sys.argv[1]))
-X, y, w = rng.standard_normal((200, 10)), rng.standard_normal(200), rng.standard_normal(10)
 with sgc.Session("aws") as s:
     data = s.encode(X, y, code="mds", n_workers=4, k=3)
-    print(background.run(s.resources()).run, flush=True)
-    sys.stdin.readline()
+    say(background.run(s.resources()).run)
+    hear()
     for _ in range(3):
-        np.testing.assert_allclose(data.gradient(w), X.T @ (X @ w - y), rtol=1e-9)
+        np.testing.assert_allclose(data.gradient(w), expected, rtol=1e-9)
 """
 
 
-def test_two_processes_in_one_bucket(account, tmp_path):
+def test_two_processes_in_one_bucket(account, count_objects, tmp_path):
     """Started together; the second works on when the first has tidied up, and nothing of either is left."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-
-    def start(seed):
-        return subprocess.Popen([sys.executable, "-c", RUN, str(seed)], cwd=tmp_path, env=environment, **pipes)
-
-    def stored(name):
-        with Sdk() as sdk:
-            return sdk.s3.list_objects_v2(Bucket=account.bucket, Prefix=f"sgc/runs/{name}/")["KeyCount"]
-
-    processes = [start(seed) for seed in (1, 2)]
-    names = [process.stdout.readline().strip() for process in processes]
-    assert len(set(names)) == 2
-    assert all(stored(name) for name in names), names
-    for number, process in enumerate(processes):
-        _, errors = process.communicate("go\n", timeout=60)
-        assert process.returncode == 0, errors
-        assert [stored(name) > 0 for name in names] == [False, number == 0]
+    del account
+    with driver(RUN, 1, tmp_path) as first, driver(RUN, 2, tmp_path) as second:
+        names = [first.hear(), second.hear()]
+        assert len(set(names)) == 2
+        assert all(count_objects(name) for name in names)
+        for number, one in enumerate((first, second)):
+            one.say("go")
+            one.end()
+            assert [count_objects(name) > 0 for name in names] == [False, number == 0]

@@ -26,7 +26,7 @@ from serverless_gc.types import TaskSpec
 from serverless_gc.wire import FrameError, Task
 
 INVOKE = r"POST /2015-03-31/functions/"
-BLOCKS = r"GET .*/data/"
+BLOCKS = r"GET .*/data/.*/\d+$"
 OBJECTS = r"(GET|PUT|HEAD) .*/runs/"
 
 _OWN_HEADERS = {"connection", "expect", "content-length", "transfer-encoding", "keep-alive"}

@@ -143,6 +143,42 @@ def test_a_key_and_a_vpc_bring_what_the_stack_brings(terraform):
     assert "6 to add" in said
 
 
+@pytest.fixture
+def extended(terraform):
+    """The module with a key and a VPC, and afterwards without them again."""
+    ec2 = terraform.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    wanted = json.dumps({"id": vpc, "subnets": [subnet], "route_tables": [table]})
+    apply = ["-auto-approve", "-input=false", *terraform.variables]
+    terraform.run("apply", *apply, "-var=kms_key=create", f"-var=vpc={wanted}")
+    yield vpc, subnet, table
+    terraform.run("apply", *apply)
+
+
+def test_a_key_and_a_vpc_are_there_when_they_are_applied(terraform, outputs, extended):
+    vpc, subnet, table = extended
+    s3, ec2, iam = (terraform.client(service) for service in ("s3", "ec2", "iam"))
+    (key,) = terraform.client("kms").list_keys()["Keys"]
+    (rule,) = s3.get_bucket_encryption(Bucket=outputs["bucket"])["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key["KeyArn"]}
+    policy = json.loads(terraform.client("kms").get_key_policy(KeyId=key["KeyId"], PolicyName="default")["Policy"])
+    template = load_template()
+    assert normal(policy) == normal(Resolver(template).value(template["Resources"]["Key"]["Properties"]["KeyPolicy"]))
+    found = terraform.client("lambda").get_function_configuration(FunctionName=outputs["function"])["VpcConfig"]
+    assert found["SubnetIds"] == [subnet]
+    (group,) = ec2.describe_security_groups(GroupIds=found["SecurityGroupIds"])["SecurityGroups"]
+    assert (group["VpcId"], group["IpPermissions"]) == (vpc, [])
+    (way,) = group["IpPermissionsEgress"]
+    assert (way["IpProtocol"], way["FromPort"], way["ToPort"]) == ("tcp", 443, 443)
+    (endpoint,) = ec2.describe_vpc_endpoints()["VpcEndpoints"]
+    assert (endpoint["VpcEndpointType"], endpoint["ServiceName"]) == ("Gateway", "com.amazonaws.us-east-1.s3")
+    assert (endpoint["VpcId"], endpoint["RouteTableIds"]) == (vpc, [table])
+    (role,) = iam.list_roles()["Roles"]
+    assert set(iam.list_role_policies(RoleName=role["RoleName"])["PolicyNames"]) == {"worker", "key", "network"}
+
+
 def test_the_bucket_is_the_same(terraform, outputs, stack):
     s3, bucket = terraform.client("s3"), outputs["bucket"]
     wanted = stack["Bucket"]["Properties"]

@@ -19,7 +19,7 @@ from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
 from serverless_gc.data import CodedData, EncodedPair
-from serverless_gc.encode import as_source, scan
+from serverless_gc.encode import Source, as_source, scan
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
@@ -28,10 +28,11 @@ from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.policies import Deadline, UntilDecodable
 from serverless_gc.prepare import check_option, check_seconds, check_targets, choose_code
+from serverless_gc.projection import check_fits_function, need_of
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
-from serverless_gc.types import StragglerModel, WaitPolicy
+from serverless_gc.types import Array, StragglerModel, WaitPolicy
 
 __all__ = ["Session", "current_session", "default_session"]
 
@@ -327,12 +328,15 @@ class Session:
         ------
         InputError
             If the data hold NaN or Inf, are not numeric, or do not fit ``y``; nothing has been stored.
+        LimitError
+            If a block with its operand would not fit a function's memory, an object or its time; nor then.
         """
         source = await asyncio.to_thread(as_source, X)
         targets = check_targets(y, source.shape[0])
         chosen = await asyncio.to_thread(
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
+        await self._project(source, chosen, targets, np.dtype(dtype))
         scanned = await asyncio.to_thread(scan, source)
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
         pair = self._encoded.get(key)
@@ -348,6 +352,19 @@ class Session:
         return CodedData(pair, targets)
 
     encode = background.blocking(encode_async)
+
+    async def _project(self, source: Source, code: Code, targets: Array | None, dtype: np.dtype[Any]) -> None:
+        """Refuse what cannot run, before anything is stored."""
+        columns = 1 if targets is None or targets.ndim == 1 else targets.shape[1]
+        axes = (0,) if targets is None else (0, 1)
+        needs = [
+            await asyncio.to_thread(need_of, source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes
+        ]
+
+        async def memory() -> int | None:
+            return await (await self.resources()).invoker.memory()
+
+        await check_fits_function(needs, source, code, self._limits, memory)
 
     @background.homed
     async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:

@@ -4,6 +4,7 @@ Terraform and the provider come from this machine: the test asks no registry. Na
 ``TF_PLUGIN_CACHE_DIR``, or a configuration with a mirror in ``TF_CLI_CONFIG_FILE``.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -70,7 +71,11 @@ def terraform(tmp_path_factory):
     shutil.copytree(ROOT / "tests" / "infra" / "terraform", place)
     package = folder / "worker.zip"
     shutil.make_archive(str(package.with_suffix("")), "zip", ROOT / "lambda")
-    with moto_server() as endpoint:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+        server = contextlib.ExitStack()
+        endpoint = server.enter_context(moto_server())
+    with server:
         module = Terraform(place, endpoint, package)
         module.environment.pop("TF_PLUGIN_CACHE_DIR", None)
         module.run("init", "-input=false", *([f"-plugin-dir={plugins}"] if plugins else []))
@@ -152,9 +157,11 @@ def extended(terraform):
     table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
     wanted = json.dumps({"id": vpc, "subnets": [subnet], "route_tables": [table]})
     apply = ["-auto-approve", "-input=false", *terraform.variables]
-    terraform.run("apply", *apply, "-var=kms_key=create", f"-var=vpc={wanted}")
-    yield vpc, subnet, table
-    terraform.run("apply", *apply)
+    try:
+        terraform.run("apply", *apply, "-var=kms_key=create", f"-var=vpc={wanted}")
+        yield vpc, subnet, table
+    finally:
+        terraform.run("apply", *apply)
 
 
 def test_a_key_and_a_vpc_are_there_when_they_are_applied(terraform, outputs, extended):

@@ -7,6 +7,7 @@ from serverless_gc.limits import Limits
 from serverless_gc.testing.lambda_endpoint import Step
 
 
+@pytest.mark.parametrize("account", ["endpoint"], indirect=True)  # a cold start may take longer than this patience
 def test_one_request_for_each_announced_attempt(problem, account, monkeypatch):
     """The client hangs up after 1 s, the first four functions take 3 s: four attempts more, and no further request."""
     monkeypatch.setattr("serverless_gc.invoke.aws.READ_MARGIN", 0.9)

@@ -13,7 +13,7 @@ from serverless_gc.cli.app import app
 
 KILLED = """
 with session() as s:
-    data = s.encode(X, y, code="mds", n_workers=8, k=6)
+    data = s.encode(X, y, code="uncoded", n_workers=8)
     say(background.run(s.resources()).run)
     hear()
     data.gradient(w)
@@ -21,7 +21,7 @@ with session() as s:
 
 ANEW = """
 with session() as s:
-    data = s.encode(X, y, code="mds", n_workers=8, k=6)
+    data = s.encode(X, y, code="uncoded", n_workers=8)
     say(background.run(s.resources()).run)
     hear()
     np.testing.assert_allclose(data.gradient(w), expected, rtol=1e-9)

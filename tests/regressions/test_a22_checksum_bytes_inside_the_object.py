@@ -4,6 +4,7 @@ import pytest
 from rig_functions import Sdk
 
 import serverless_gc as sgc
+from serverless_gc import background
 
 
 @pytest.mark.parametrize("how", ["prefix", "flip", "truncate"])
@@ -32,7 +33,8 @@ def test_without_redundancy_it_is_an_error(problem):
 def test_blocks_damaged_in_the_bucket(problem, account, damage):
     with sgc.Session("aws") as s, Sdk() as sdk:
         data = s.encode(problem.X, code="mds", n_workers=8, k=6)
-        stored = sdk.s3.list_objects_v2(Bucket=account.bucket, Prefix="sgc/runs/")["Contents"]
+        blocks = f"sgc/runs/{background.run(s.resources()).run}/data/"
+        stored = sdk.s3.list_objects_v2(Bucket=account.bucket, Prefix=blocks)["Contents"]
         for key in sorted(entry["Key"] for entry in stored)[1:3]:
             content = sdk.s3.get_object(Bucket=account.bucket, Key=key)["Body"].read()
             sdk.s3.put_object(Bucket=account.bucket, Key=key, Body=damage(content))

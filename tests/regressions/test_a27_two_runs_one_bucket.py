@@ -44,7 +44,7 @@ def test_same_data_in_two_sessions(problem, tmp_path):
 
 RUN = """
 with sgc.Session("aws") as s:
-    data = s.encode(X, y, code="mds", n_workers=4, k=3)
+    data = s.encode(X, y, code="uncoded", n_workers=4)  # no result is late
     say(background.run(s.resources()).run)
     hear()
     for _ in range(3):

@@ -57,7 +57,7 @@ class Fault:
     seconds
         Of the delay.
     until
-        Only so many seconds after the first request.
+        Only so many seconds after the first request that is concerned.
     older
         Only requests signed at least so many seconds ago.
     """
@@ -100,7 +100,7 @@ class FaultProxy:
     def __init__(self, s3, functions, seed):
         self._targets = (s3, functions)
         self._seed = seed
-        self._begun = None
+        self._begun = {}
         self._connections = set()
         self._numbers = Counter()
         self.url = ""
@@ -168,11 +168,13 @@ class FaultProxy:
 
     def _fault(self, name, identity, head):
         self._numbers[identity] += 1
-        self._begun = self._begun or time.monotonic()
-        since, number = time.monotonic() - self._begun, self._numbers[identity]
+        number = self._numbers[identity]
         for place, fault in enumerate(self.faults):
-            concerned = re.match(fault.only, name) and since < fault.until and _age(head) >= fault.older
-            if concerned and draw(self._seed, place, identity, number) < fault.share:
+            if not re.match(fault.only, name):
+                continue
+            since = time.monotonic() - self._begun.setdefault(fault, time.monotonic())
+            drawn = draw(self._seed, place, identity, number) < fault.share
+            if drawn and since < fault.until and _age(head) >= fault.older:
                 return fault
         return None
 

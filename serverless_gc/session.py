@@ -33,6 +33,7 @@ from serverless_gc.observe import Progress
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.policies import Deadline, natural_policy
 from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
+from serverless_gc.projection import Need, check_fits_function, need_of, need_of_partitions
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
@@ -348,6 +349,8 @@ class Session:
         ------
         InputError
             If the data hold NaN or Inf, are not numeric, or do not fit ``y``; nothing has been stored.
+        LimitError
+            If a block with its operand would not fit a function's memory, an object or its time; nor then.
         """
         source = await asyncio.to_thread(as_source, X)
         targets = check_targets(y, source.shape[0])
@@ -355,6 +358,7 @@ class Session:
         chosen = await asyncio.to_thread(
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
+        await self._project(source, chosen, targets, np.dtype(dtype))
         scanned = await asyncio.to_thread(scan, source)
         if isinstance(chosen, EncodedCode):
             return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
@@ -392,6 +396,23 @@ class Session:
         return f"{scanned.fingerprint[:16]}-{next(self._numbers):04d}"
 
     encode = background.blocking(encode_async)
+
+    async def _project(self, source: Source, code: Code, targets: Array | None, dtype: np.dtype[Any]) -> None:
+        """Refuse what cannot run, before anything is stored."""
+        columns = 1 if targets is None or targets.ndim == 1 else targets.shape[1]
+
+        def project() -> list[Need]:
+            if isinstance(code, GradientCode):
+                return [need_of_partitions(source, code, columns=columns, dtype=dtype)]
+            axes: tuple[int, ...] = (0,) if targets is None else (0, 1)
+            return [need_of(source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes]
+
+        needs = await asyncio.to_thread(project)
+
+        async def memory() -> int | None:
+            return await (await self.resources()).invoker.memory()
+
+        await check_fits_function(needs, source, code, self._limits, memory)
 
     @background.homed
     async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -17,10 +17,19 @@ from serverless_gc.engine import Completion, Engine, Host, RoundOutcome
 from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
 from serverless_gc.types import Aggregator, Array, Arrival, ArrivalTransform, Optimizer, TaskSpec, Update, UpdateContext
 
-__all__ = ["Step", "Training", "Work"]
+__all__ = ["FollowsSteps", "Step", "Training", "Work"]
 
 Work: TypeAlias = Callable[[TaskSpec, Array], Awaitable[Completion]]
 """Does one attempt at a task with the model of the task's version; raises `InvokeError` when it fails."""
+
+
+@runtime_checkable
+class FollowsSteps(Protocol):
+    """A transform, aggregator or waiting policy that is told of each step made."""
+
+    def after_step(self, before: Array, after: Array, update: Update) -> None:
+        """Take note of a step from one model to the next."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +71,12 @@ class Training:
     x
         First model; version ``engine.version``.
     aggregator, optimizer, transforms
-        The plug-ins, `serverless_gc.types`.
+        The plug-ins, `serverless_gc.types`. Those with a method ``after_step``, and the policy if it has one, are told
+        of each step (`FollowsSteps`).
     seed
         Of the generator that plug-ins may draw from.
+    snapshots
+        How many of the newest models are kept in any case, besides those that something in flight refers to.
 
     Examples
     --------
@@ -106,13 +118,17 @@ class Training:
         optimizer: Optimizer,
         transforms: Sequence[ArrivalTransform] = (),
         seed: int = 0,
+        snapshots: int = 1,
     ) -> None:
+        if snapshots < 1:
+            raise InputError(f"snapshots must be at least 1, got {snapshots}")
         self.engine = engine
         self.host = host
         self.aggregator = aggregator
         self.optimizer = optimizer
         self.transforms = tuple(transforms)
         self.rng = np.random.default_rng(seed)
+        self.snapshots = snapshots
         self._work = work
         self.x = _frozen(x)
         self.state: Any = optimizer.init(self.x)
@@ -124,7 +140,7 @@ class Training:
         Raises
         ------
         InputError
-            If the version was forgotten or is to come.
+            If the version was forgotten or is to come: see ``snapshots``.
         """
         if version not in self._models:
             raise InputError(f"no model of version {version} is kept; kept are {sorted(self._models)}")
@@ -158,7 +174,11 @@ class Training:
         staleness = tuple(version - arrival.task.version for arrival in outcome.arrivals)
         update = self._aggregate(outcome.arrivals, version, outcome.t_close)
         x, self.state = self.optimizer.step(self.x, update, self.state, version)
-        self.x = self._models[version + 1] = _frozen(x)
+        before, self.x = self.x, _frozen(x)
+        self._models[version + 1] = self.x
+        for plug_in in (*self.transforms, self.aggregator, self.engine.policy):
+            if isinstance(plug_in, FollowsSteps):
+                plug_in.after_step(before, self.x, update)
         self._forget(version + 1)
         return Step(version, self.x, outcome, update, staleness)
 
@@ -177,11 +197,11 @@ class Training:
         return arrival
 
     def _forget(self, current: int) -> None:
-        """Keep the models that tasks in flight or results in the buffer were made for."""
+        """Keep the newest models, and those that tasks in flight or results in the buffer were made for."""
         view = self.engine.view
         needed = {flight.task.version for flight in view.in_flight()}
         needed.update(arrival.task.version for arrival in view.buffer)
-        needed.add(current)
+        needed.update(range(current + 1 - self.snapshots, current + 1))
         self._models = {version: x for version, x in self._models.items() if version in needed}
 
 

@@ -127,25 +127,45 @@ class CADA2Trigger(LazyTrigger):
 class LagPSTrigger(LazyTrigger):
     """The driver's rule: a group whose gradient cannot have changed enough is not invoked at all.
 
-    The change is bounded by the distance that the model moved since, times a running estimate of the group's
-    smoothness: the largest secant ``||change of gradient|| / ||change of model||`` so far.
+    The change is bounded by the distance that the model moved since, times the smoothness of the group's loss. Where
+    that is not given, it is the largest secant ``||change of gradient|| / ||change of model||`` so far: right for whole
+    gradients; the noise of stochastic ones makes it large, and the rule ask always.
+
+    Parameters
+    ----------
+    weight, window, max_age
+        As for `LazyTrigger`.
+    smoothness
+        Lipschitz constant of the gradients.
+
+    Examples
+    --------
+    >>> trigger = LagPSTrigger(weight=1.0, smoothness=0.5)
+    >>> sent = {"sent": {0: np.ones(1)}, "versions": {0: 0}}
+    >>> trigger.after_step(np.zeros(1), np.ones(1), Update(np.ones(1), meta=sent))
+    >>> [trigger.asks(0, np.array([x]), version=1) for x in (0.5, 2.0)]
+    [False, True]
     """
 
     site = "driver"
-    remembered = (*LazyTrigger.remembered, "_models", "_gradients", "smoothness")
+    remembered = (*LazyTrigger.remembered, "_models", "_gradients", "_secants")
 
-    def __init__(self, weight: float, window: int = 10, max_age: int = 20) -> None:
+    def __init__(self, weight: float, window: int = 10, max_age: int = 20, *, smoothness: float | None = None) -> None:
         super().__init__(weight, window, max_age)
+        if smoothness is not None and not smoothness > 0:
+            raise InputError(f"smoothness must be positive, got {smoothness}")
+        self._given = smoothness
         self._models: dict[int, Array] = {}
         self._gradients: dict[int, Array] = {}
-        self.smoothness: dict[int, float] = {}
+        self._secants: dict[int, float] = {}
 
     def asks(self, group: int, x: Array | None, version: int) -> bool:
         """Whether the group is to be invoked, with the model at ``x``."""
-        if x is None or group not in self.smoothness:
+        smoothness = self._secants.get(group) if self._given is None else self._given
+        if x is None or group not in self._models or smoothness is None:
             return True
         moved = float(np.sum((x - self._models[group]) ** 2))
-        change = self.smoothness[group] ** 2 * moved
+        change = smoothness**2 * moved
         return self.should_send({"change": change, **self.payload(group, version)})
 
     def after_step(self, before: Array, after: Array, update: Update) -> None:
@@ -156,5 +176,5 @@ class LagPSTrigger(LazyTrigger):
                 moved = float(np.linalg.norm(before - self._models[group]))
                 change = float(np.linalg.norm(gradient - self._gradients[group]))
                 if moved > 0:
-                    self.smoothness[group] = max(change / moved, self.smoothness.get(group, 0.0))
+                    self._secants[group] = max(change / moved, self._secants.get(group, 0.0))
             self._models[group], self._gradients[group] = np.array(before), np.array(gradient)

@@ -8,23 +8,42 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from serverless_gc.codes import catalog as catalog
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
 from serverless_gc.codes.registry import available, from_manifest, get
 
 if TYPE_CHECKING:
+    from serverless_gc.codes.berrut import BerrutCode
+    from serverless_gc.codes.lagrange import LagrangeCode
+    from serverless_gc.codes.ldpc import LDPCCode
     from serverless_gc.codes.linear import LinearCode
+    from serverless_gc.codes.local_parity import LocalParityCode
+    from serverless_gc.codes.lt import LTCode
     from serverless_gc.codes.mds import MDSCode
+    from serverless_gc.codes.pcr import PCRCode
     from serverless_gc.codes.polar import PolarCode
+    from serverless_gc.codes.product import ProductCode
+    from serverless_gc.codes.projective import ProjectiveCode
     from serverless_gc.codes.replication import ReplicationCode
+    from serverless_gc.codes.short_dot import ShortDotCode
     from serverless_gc.codes.uncoded import UncodedCode
 
 __all__ = [
+    "BerrutCode",
     "Certificate",
     "Code",
+    "LDPCCode",
+    "LTCode",
+    "LagrangeCode",
     "LinearCode",
+    "LocalParityCode",
     "MDSCode",
+    "PCRCode",
     "PolarCode",
+    "ProductCode",
+    "ProjectiveCode",
     "ReplicationCode",
+    "ShortDotCode",
     "Tracker",
     "UncodedCode",
     "Verdict",
@@ -34,10 +53,19 @@ __all__ = [
 ]
 
 _CLASSES = {
+    "BerrutCode": "berrut",
+    "LagrangeCode": "lagrange",
+    "LDPCCode": "ldpc",
+    "LTCode": "lt",
     "LinearCode": "linear",
+    "LocalParityCode": "local_parity",
     "MDSCode": "mds",
+    "PCRCode": "pcr",
     "PolarCode": "polar",
+    "ProductCode": "product",
+    "ProjectiveCode": "projective",
     "ReplicationCode": "replication",
+    "ShortDotCode": "short_dot",
     "UncodedCode": "uncoded",
 }
 

@@ -6,6 +6,8 @@ from serverless_gc.policies.compress import DitheredUniform, Sign, StochasticRou
 from serverless_gc.policies.cutoff import Cutoff
 from serverless_gc.policies.deadline import Deadline
 from serverless_gc.policies.decodable import Certifies, UntilDecodable
+from serverless_gc.policies.error import TracksError, UntilError, natural_policy
+from serverless_gc.policies.firstdone import FirstDone
 from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
 from serverless_gc.policies.freshk import FreshK
 from serverless_gc.policies.groups import Groups
@@ -31,6 +33,7 @@ __all__ = [
     "Deadline",
     "DitheredUniform",
     "EmpiricalWindow",
+    "FirstDone",
     "FirstK",
     "FreshK",
     "GlobalBatch",
@@ -47,7 +50,9 @@ __all__ = [
     "StaticNormal",
     "StochasticRounding",
     "TopK",
+    "TracksError",
     "UntilDecodable",
+    "UntilError",
     "WaitAll",
     "allocate_bits",
     "best_cutoff",
@@ -58,6 +63,7 @@ __all__ = [
     "k_by_square_root",
     "k_for_exponential",
     "late_after",
+    "natural_policy",
     "normal_order_stat",
     "step_for",
 ]

@@ -8,7 +8,6 @@ from typing import Literal
 
 from serverless_gc.errors import InputError
 from serverless_gc.policies.firstk import FirstK
-from serverless_gc.policies.words import check_count
 from serverless_gc.stateful import Stateful
 from serverless_gc.types import Act, Arrival, TaskSpec, View
 
@@ -128,6 +127,10 @@ class AdaSync(FirstK, Stateful):
             raise InputError(f"interval must be at least 0 seconds, got {interval}")
         if rule not in {"square-root", "exponential"}:
             raise InputError(f"rule must be 'square-root' or 'exponential', got {rule!r}")
+        if rule == "exponential" and eager:
+            raise InputError(
+                "rule='exponential' is for eager=False: with eager slots the time grows in proportion to k"
+            )
         self.first_k = k
         self.interval = float(interval)
         self.floor = float(floor)
@@ -167,7 +170,6 @@ class AdaSync(FirstK, Stateful):
         self.k = max(k, self.k) if self.monotone else k
 
     def _best(self, ratio: float, n_slots: int) -> int:
-        check_count("n_slots", n_slots, least=self.first_k)
         if self.rule == "square-root":
             return k_by_square_root(self.first_k, ratio, n_slots)
         return k_for_exponential(_calibrated(self.first_k, n_slots) * ratio, n_slots)

@@ -26,9 +26,12 @@ def _length(g: Array, step: float, *, relative: bool) -> float:
     """Return the step in the units of ``g``, as the wire carries it."""
     if not relative:
         return step
-    rms = math.sqrt(float(np.mean(np.square(g)))) if np.size(g) else 0.0
-    scaled = float(np.float32(step * rms))
-    return scaled if scaled > 0 else 1.0  # an array of zeros
+    return step * math.sqrt(float(np.mean(np.square(g)))) if np.size(g) else 0.0
+
+
+def _in_steps(g: FloatArray, step: float) -> FloatArray:
+    """Return ``g / step``; a step of 0 is that of an array of zeros."""
+    return np.asarray(g / step if step > 0 else g, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class DitheredUniform:
         """Return the levels as bytes."""
         g = np.asarray(g, dtype=np.float64)
         step = _length(g, self.step, relative=self.relative)
-        return struct.pack("<d", step) + pack(np.rint(g / step + _dither(g.shape, seed)))
+        return struct.pack("<d", step) + pack(np.rint(_in_steps(g, step) + _dither(g.shape, seed)))
 
     def decode(self, data: Buffer, seed: int) -> FloatArray:
         """Return the array, with the dither taken off again."""
@@ -106,7 +109,9 @@ class StochasticRounding:
         """Return the levels as bytes."""
         g = np.asarray(g, dtype=np.float64)
         step = _length(g, self.step, relative=self.relative)
-        return struct.pack("<d", step) + pack(np.floor(g / step + np.random.default_rng(seed).random(g.shape)))
+        return struct.pack("<d", step) + pack(
+            np.floor(_in_steps(g, step) + np.random.default_rng(seed).random(g.shape))
+        )
 
     def decode(self, data: Buffer, seed: int) -> FloatArray:  # noqa: ARG002 - part of the protocol
         """Return the array."""
@@ -116,8 +121,8 @@ class StochasticRounding:
     def noise_var(self, g: Array) -> float:
         """Mean variance of the error of a number of ``g``."""
         step = _length(g, self.step, relative=self.relative)
-        part = np.mod(np.asarray(g) / step, 1.0)
-        return float(np.mean(part * (1.0 - part)) * step**2)
+        part = np.mod(_in_steps(np.asarray(g, dtype=np.float64), step), 1.0)
+        return float(np.mean(part * (1.0 - part)) * step**2) if part.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,12 @@ class Cutoff(FirstK):
         least = self._least(view)
         if least > n:
             raise InputError(f"least must be at most the number of slots, {n}, got {least}")
+        self.k = n
         full = self.full_every is not None and view.version % self.full_every == 0
-        self.k = n if full or not self.predictor.ready else best_cutoff(self.predictor.rates(), least)
+        if self.predictor.ready and not full:
+            rates = self.predictor.rates()
+            if rates.size >= least:  # fewer: slots that never finished are not forecast
+                self.k = best_cutoff(rates, least)
         return super().open(view)
 
     def on_arrival(self, view: View, arrival: Arrival) -> Act:

@@ -20,6 +20,8 @@ from serverless_gc.types import FloatArray
 
 __all__ = ["EmpiricalWindow", "KalmanLog", "Predictor", "StaticNormal", "best_cutoff", "normal_order_stat"]
 
+_SHORTEST = 1e-9  # seconds; a clock may say 0
+
 
 def normal_order_stat(k: int, n: int, mean: float = 0.0, sd: float = 1.0) -> float:
     """Return the approximate mean of the ``k``-th smallest of ``n`` normal variables (Elfving, Blom).
@@ -100,7 +102,8 @@ class StaticNormal(Stateful):
     def rates(self) -> FloatArray:
         """Return number over mean time, in closed form; no time is taken to be below the least one seen."""
         n, sd = self._n_slots, math.sqrt(self._squares / (self._count - 1))
-        times = [max(normal_order_stat(c, n, self._mean, sd), self._least) for c in range(1, n + 1)]
+        least = max(self._least, _SHORTEST)
+        times = [max(normal_order_stat(c, n, self._mean, sd), least) for c in range(1, n + 1)]
         return np.asarray(np.arange(1, n + 1) / np.array(times), dtype=np.float64)
 
 
@@ -135,7 +138,11 @@ class EmpiricalWindow(Stateful):
         """Return number over mean time."""
         size = len(self._window[-1])
         times = np.mean([times for times in self._window if len(times) == size], axis=0)
-        return np.asarray(np.arange(1, size + 1) / np.maximum(times, np.finfo(float).tiny), dtype=np.float64)
+        return np.asarray(np.arange(1, size + 1) / np.maximum(times, _SHORTEST), dtype=np.float64)
+
+
+def _logs(seconds: Mapping[int, float]) -> FloatArray:
+    return np.asarray(np.log(np.maximum(list(seconds.values()), _SHORTEST)), dtype=np.float64)
 
 
 class KalmanLog(Stateful):
@@ -192,20 +199,22 @@ class KalmanLog(Stateful):
         return self._level.size > 0
 
     def observe(self, finished: Mapping[int, float], unfinished: Mapping[int, float]) -> None:
-        """One step of the filter; until a round was complete, only such a one is learned from."""
+        """Take one step of the filter; the first is a round in which nobody was cut off."""
         n_slots = 1 + max((*finished, *unfinished), default=-1)
         if not self.ready or n_slots > self._level.size:
-            if not unfinished and n_slots == len(finished):
-                self._level = np.log([finished[slot] for slot in range(n_slots)])
-                self._variance = np.full(n_slots, self.noise)
+            if finished and not unfinished:
+                slots = list(finished)
+                self._level = np.full(n_slots, np.mean(_logs(finished)))  # of a slot that failed nothing is known
+                self._level[slots] = _logs(finished)
+                self._variance = np.full(n_slots, 1.0)
+                self._variance[slots] = self.noise
             return
         mean = float(np.mean(self._level))
         self._level = mean + self.phi * (self._level - mean)
         # What is cut off again and again says less and less: the variance is capped where it would explain anything.
         self._variance = np.minimum(self.phi**2 * self._variance + self.drift, 1.0)
-        self._correct(finished, np.log(list(finished.values())), exact=True)
-        slots = list(unfinished)
-        self._correct(unfinished, self._expected_beyond(slots, np.log(list(unfinished.values()))), exact=False)
+        self._correct(finished, _logs(finished), exact=True)
+        self._correct(unfinished, self._expected_beyond(list(unfinished), _logs(unfinished)), exact=False)
 
     def _correct(self, slots: Mapping[int, float], seen: FloatArray, *, exact: bool) -> None:
         at = list(slots)

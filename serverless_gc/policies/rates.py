@@ -77,6 +77,8 @@ def error_for(bits: float, n_workers: int, *, signal: float, noise: float) -> fl
     """
     if not 0 < bits < math.inf:
         raise InputError(f"bits must be positive and finite, got {bits}")
+    if n_workers < 1:
+        raise InputError(f"n_workers must be at least 1, got {n_workers}")
     low = noise / n_workers
     high = low + 1.0
     while bits_for(high, n_workers, signal=signal, noise=noise) > bits:

@@ -111,8 +111,9 @@ def test_entropy_is_within_a_quarter_of_a_bit_of_what_is_possible():
 
 
 def test_zeros_need_no_bits_and_stay():
-    for compressor in (DitheredUniform(2.0, relative=True), Sign(), TopK(3)):
-        assert not np.abs(compressor.decode(compressor.encode(np.zeros(30), 1), 1)).max() > 2
+    for compressor in (DitheredUniform(2.0, relative=True), StochasticRounding(2.0, relative=True), Sign(), TopK(3)):
+        assert np.array_equal(compressor.decode(compressor.encode(np.zeros(30), 1), 1), np.zeros(30))
+        assert compressor.noise_var(np.zeros(30)) == compressor.noise_var(np.zeros(0)) == 0.0
     assert len(StochasticRounding(1.0).encode(np.zeros(1000), 1)) < 20
 
 
@@ -187,6 +188,8 @@ class TestRates:
             allocate_bits(0.5, [1.0, 1.0])
         with pytest.raises(InputError, match="noises must be positive"):
             allocate_bits(0.5, [1.0, 0.0])
+        with pytest.raises(InputError, match="n_workers must be at least 1"):
+            error_for(1.0, 0, signal=1, noise=1)
         with pytest.raises(InputError, match="bits must be positive"):
             error_for(0.0, 10, signal=1, noise=1)
         with pytest.raises(InputError, match="signal"):

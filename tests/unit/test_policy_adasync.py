@@ -85,6 +85,8 @@ def test_parameters_are_checked():
         AdaSync(1, interval=-1.0)
     with pytest.raises(InputError, match="rule must be"):
         AdaSync(1, interval=1.0, rule="cubic")
+    with pytest.raises(InputError, match="for eager=False"):
+        AdaSync(1, interval=1.0, rule="exponential", eager=True)
     with pytest.raises(InputError, match="k must be"):
         AdaSync(0, interval=1.0)
     assert k_by_square_root(3, 0.0, 16) == 1

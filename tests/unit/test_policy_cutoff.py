@@ -81,6 +81,23 @@ def test_a_cut_far_beyond_belief_is_no_overflow():
     assert 2.0 < predictor.state_dict()["_level"][1] < 30.0
 
 
+def test_a_slot_that_never_finishes_keeps_nobody_from_learning():
+    predictor = KalmanLog()
+    predictor.observe({0: 1.0, 2: 4.0, 3: 0.0}, {})
+    assert predictor.ready
+    levels = predictor.state_dict()["_level"]
+    assert levels[1] == pytest.approx(levels[[0, 2, 3]].mean())
+    assert np.isfinite(predictor.rates()).all()
+    engine = Engine(Cutoff(KalmanLog(), 3), 4, max_attempts=1)
+    for _ in range(2):  # the last slot fails each time, and is not forecast
+        tasks = [a.task for a in engine.open(0.0) if isinstance(a, Issue)]
+        for task in tasks[:3]:
+            engine.handle(Arrived(task), 1.0)
+        if engine.is_open:
+            engine.handle(Failed(tasks[3], "lost"), 1.0)
+        assert engine.last.error is None
+
+
 def test_forecast_is_the_mean_of_number_over_time():
     predictor = KalmanLog(n_samples=20_000, drift=0.0, noise=0.04)
     predictor.observe({0: 1.0, 1: 1.0, 2: 1.0}, {})

@@ -212,9 +212,11 @@ class GradientCode(Code):
             If a message or the method is unknown.
         """
         arrived = np.zeros(self.n_messages, bool)
-        for message in messages:
-            check_message(message, self.n_messages)
-            arrived[message] = True
+        ids = list(messages)
+        if ids:
+            for message in (min(ids), max(ids)):
+                check_message(message, self.n_messages)
+            arrived[ids] = True
         key = (method, np.packbits(arrived).tobytes())
         with self._patterns_lock:
             known = self._patterns.get(key)

@@ -47,8 +47,10 @@ def pack(values: FloatArray) -> bytes:
     whole = values.astype(np.int64).ravel()
     folded = np.where(whole >= 0, 2 * whole, -2 * whole - 1).astype(np.uint64)
     width = int(folded.max(initial=0)).bit_length()
-    bits = (folded[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
-    return pack_shape(values.shape) + bytes([width]) + np.packbits(bits.astype(np.uint8).ravel()).tobytes()
+    bits = np.empty((folded.size, width), np.uint8)
+    for place in range(width):
+        bits[:, place] = (folded >> np.uint64(place)) & np.uint64(1)
+    return pack_shape(values.shape) + bytes([width]) + np.packbits(bits.ravel()).tobytes()
 
 
 def unpack(data: Buffer) -> FloatArray:
@@ -63,6 +65,8 @@ def unpack(data: Buffer) -> FloatArray:
     shape, rest = unpack_shape(data)
     width, size = rest[0], math.prod(shape)
     bits = np.unpackbits(np.frombuffer(rest[1:], np.uint8), count=size * width).reshape(size, width)
-    folded = (bits.astype(np.int64) << np.arange(width, dtype=np.int64)).sum(axis=1)
+    folded = np.zeros(size, np.int64)
+    for place in range(width):
+        folded |= bits[:, place].astype(np.int64) << np.int64(place)
     whole: Array = np.where(folded % 2 == 0, folded // 2, -(folded + 1) // 2)
     return np.asarray(whole.reshape(shape), dtype=np.float64)

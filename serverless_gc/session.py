@@ -11,7 +11,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
 from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, as_source, scan
 from serverless_gc.encoded_data import EncodedData, encode_rows, read_whole
@@ -32,6 +33,7 @@ from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.policies import Deadline, natural_policy
+from serverless_gc.polynomial_data import PolynomialData, encode_polynomial
 from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
 from serverless_gc.projection import Need, check_fits_function, need_of, need_of_partitions
 from serverless_gc.resources import Resources
@@ -45,6 +47,9 @@ ATTEMPT_MARGIN = 5.0
 """Seconds by which the client outwaits the longest function: giving up earlier would lose replies already paid for."""
 
 CLOSED = "this session is closed; make a new one"
+
+AnyData: TypeAlias = CodedData | GradientData | EncodedData | PolynomialData
+"""What `Session.encode` returns."""
 
 PolicyFactory = Callable[[Code], WaitPolicy]
 
@@ -310,7 +315,7 @@ class Session:
         allow_fill: bool = False,
         publish: int | None = None,
         **params: Any,
-    ) -> CodedData | GradientData | EncodedData:
+    ) -> AnyData:
         """Encode a matrix and store its coded blocks, or for a gradient code its partitions.
 
         Encoding the same content with the same code again stores nothing: it is recognized by its fingerprint. All
@@ -341,9 +346,9 @@ class Session:
 
         Returns
         -------
-        CodedData, GradientData or EncodedData
-            The second for a gradient code, the third for encoded optimization; all compute gradients in the same way,
-            the first also products.
+        CodedData, GradientData, EncodedData or PolynomialData
+            The second for a gradient code, the third for encoded optimization, the fourth for ``"lcc-mmc"``; all
+            compute gradients in the same way, the first also products.
 
         Raises
         ------
@@ -360,6 +365,8 @@ class Session:
         )
         await self._project(source, chosen, targets, np.dtype(dtype))
         scanned = await asyncio.to_thread(scan, source)
+        if isinstance(chosen, LagrangeMultiMessage):
+            return await encode_polynomial(self, source, targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, EncodedCode):
             return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, GradientCode):

@@ -113,7 +113,7 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind != "data":
+    if chosen.kind not in {"data", "multi-message"} or chosen.target != "blocks":
         raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
     if source.sparse:
         for axis in axes:

@@ -46,9 +46,11 @@ def polar_rows(n, chosen, systematic):
 def grid(tile, copies):
     """Return independent copies of a code side by side."""
     n, k = len(tile), len(tile[0])
-    return [
-        [tile[i % n][j % k] if i // n == j // k else Fraction(0) for j in range(copies * k)] for i in range(copies * n)
-    ]
+
+    def entry(i, j):
+        return tile[i % n][j % k] if i // n == j // k else Fraction(0)
+
+    return [[entry(i, j) for j in range(copies * k)] for i in range(copies * n)]
 
 
 def short_dot(b, blocks):

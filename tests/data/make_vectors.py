@@ -5,8 +5,8 @@ holds the package to the file compares two derivations of the same scheme.
 
 A case has the name and the arguments of a code, the rows of its generator (row ``i`` to be multiplied by the root of
 ``squared_scale[i]`` if that is there), source blocks, coded blocks, what is wanted of them (``target``, rows over the
-unknowns), and which sets of messages determine it: ``sets`` has a bit for every set, the set being written in binary, or
-``sampled`` lists some. ``verdicts`` says whether a tracker finds all of them (``"exact"``) or may ask for more.
+unknowns), and which sets of messages determine it: ``sets`` has a bit for every set, the set being written in binary,
+or ``sampled`` lists some. ``verdicts`` says whether a tracker finds all of them (``"exact"``) or may ask for more.
 """
 
 import json
@@ -194,8 +194,8 @@ def grids():
 
 def sparse():
     """Equations with coefficients one."""
-    checks = [[0, 1, 3], [1, 2, 3, 4], [0, 2, 4, 5]]
-    for checks, k in [(checks, 3), ([[0, 1, 2, 4], [1, 3, 4, 5], [0, 2, 3, 5, 6], [1, 2, 6, 7]], 4)]:
+    toy = [[0, 1, 3], [1, 2, 3, 4], [0, 2, 4, 5]]
+    for checks, k in [(toy, 3), ([[0, 1, 2, 4], [1, 3, 4, 5], [0, 2, 3, 5, 6], [1, 2, 6, 7]], 4)]:
         rows = identity(k)
         for i, members in enumerate(checks):  # the last symbol of a check is its parity
             others = [rows[j] for j in members if j != k + i]

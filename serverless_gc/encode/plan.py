@@ -20,7 +20,7 @@ from serverless_gc.encode.sources import Source
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Group", "Plan", "check_usable", "first_alike", "make_plan"]
+__all__ = ["Group", "Plan", "check_usable", "first_alike", "make_plan", "stored_dtype"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def make_plan(
     """
     axis_name(axis)
     check_usable(code, source)
-    stored = _stored_dtype(source, code, dtype)
+    stored = stored_dtype(source, dtype, code)
     partition = Partition(source.shape[axis], code.k)
     maker: BlockMaker
     if isinstance(source, DenseSource):
@@ -130,7 +130,14 @@ def check_usable(code: Code, source: Source) -> None:
         )
 
 
-def _stored_dtype(source: Source, code: Code, dtype: Any) -> np.dtype[Any]:
+def stored_dtype(source: Source, dtype: Any, code: Code | None = None) -> np.dtype[Any]:
+    """Return the type in which a source is stored: that precision, complex for complex data or a complex code.
+
+    Raises
+    ------
+    InputError
+        If it is no such type, or a complex one for real data.
+    """
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
@@ -138,7 +145,7 @@ def _stored_dtype(source: Source, code: Code, dtype: Any) -> np.dtype[Any]:
     allowed = {np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128)}
     if wanted not in allowed:
         raise InputError(f"dtype must be float32 or float64 (complex64, complex128 for complex data), got {wanted}")
-    summed = np.result_type(source.dtype, code.combination(0)[1])
+    summed = source.dtype if code is None else np.result_type(source.dtype, code.combination(0)[1])
     if summed.kind == "c" and wanted.kind == "f":
         return np.dtype(np.complex64 if wanted.itemsize == 4 else np.complex128)
     if summed.kind == "f" and wanted.kind == "c":

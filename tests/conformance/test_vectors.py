@@ -21,8 +21,8 @@ from serverless_gc.errors import NotDecodableError
 DATA = Path(__file__).parents[1] / "data"
 CASES = json.loads((DATA / "vectors.json").read_text(encoding="utf-8"))
 KNOWN = {info.name for info in available()}
-RANDOM = {"bgc", "heterogeneous", "khatri-rao", "rbgc", "sbc", "soft-bibd"}
-IRRATIONAL = {"berrut", "ortho-matdot", "polynomial-complex", "roots-of-unity", "rotation"}
+RANDOM = {"bgc", "encoded", "gc-mmc", "heterogeneous", "khatri-rao", "rbgc", "sbc", "soft-bibd"}
+IRRATIONAL = {"berrut", "lcc-mmc", "ortho-matdot", "polynomial-complex", "roots-of-unity", "rotation"}
 OF_OTHERS = {"polar-matmul", "product-matmul"}
 """Drawn at random; with irrational coefficients; two of the codes below, one for each operand."""
 

@@ -240,6 +240,11 @@ def gradients():
     }
     rows = kron(matrix(PAPER_ROWS), matrix(cluster))
     yield case("product-gradient", factors, rows, sum_only=True, verdicts="sufficient")
+    runs = [[(i + t) % 4 for t in range(3)] for i in range(4)]
+    yield case("uc-mmc", {"n_workers": 4, "k": 4, "r": 3}, identity(4), placement=runs)
+    pairs = [[[int(j == i) for j in range(4)], [int((j - i) % 4 in {1, 2}) for j in range(4)]] for i in range(4)]
+    rows = [row for pair in pairs for row in pair]
+    yield case("cpgc", {"n_workers": 4, "k": 4, "sizes": [1, 2]}, rows, sum_only=True)
     yield tree_case()
     yield folded_case()
     yield lines_case()

@@ -93,6 +93,11 @@ def test_generator_and_placement(case):
         assert np.array_equal(code.matrix[:, : code.k], array(case["rows"]))
     else:
         close(code.generator, array(case["rows"]) * scale_of(case))
+        assert code.growth == pytest.approx(np.abs(code.generator).sum(axis=1).max())
+    for row, message in zip(code.generator, range(code.n_messages), strict=True):
+        blocks, coefficients = code.combination(message)
+        assert np.array_equal(blocks, np.flatnonzero(row))
+        assert np.array_equal(coefficients, row[blocks])
     if "information_set" in case:
         assert list(code.information_set) == case["information_set"]
     if "placement" in case:

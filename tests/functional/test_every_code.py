@@ -131,6 +131,15 @@ def test_equal_coefficients_of_short_dot_are_not_equal_messages():
     close(sgc.coded_matvec(np.asfortranarray(X), np.ones(6), code=code), X.sum(axis=1))
 
 
+def test_fillers_of_short_dot_count_against_overflow():
+    code = get("short-dot", n_workers=8, k=2)
+    signs = [np.array([[[1.0]], [[sign]]]) * np.ones((2, 1, 8)) for sign in (1.0, -1.0)]
+    most = max(np.abs(code.encode(blocks)).max() for blocks in signs)
+    assert code.growth == pytest.approx(most)
+    with pytest.raises(sgc.InputError, match="more than float32 can hold"):
+        next(encode_rows(np.full((2, 8), 3.4e38 / code.growth * 1.1), code, dtype=np.float32))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_short_dot_in_strips(axis, order, monkeypatch):

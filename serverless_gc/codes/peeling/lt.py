@@ -173,6 +173,12 @@ class LTCode(PeelingCode):
         check_message(message, self.n_messages)
         return tuple(self._equations.members(message).tolist())
 
+    def combination(self, message: int) -> tuple[Array, Array]:
+        """Blocks that a symbol sums, and ones; see `Code.combination`."""
+        check_message(message, self.n_messages)
+        blocks = self._equations.members(message)
+        return blocks, np.ones(len(blocks))
+
     @cached_property
     def sparse_generator(self) -> sp.csr_array:
         """Generator as a sparse matrix, shape ``(n_messages, k)``; prefer it to the dense ``generator``."""

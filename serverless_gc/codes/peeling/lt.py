@@ -91,6 +91,8 @@ class LTCode(PeelingCode):
     """
 
     name = "lt"
+    publish = 4
+    """Symbols that a worker stores at a time: what a slow one has done counts, at few requests more."""
 
     def __init__(
         self,

@@ -28,6 +28,9 @@ from serverless_gc.types import StragglerModel, TaskSpec
 
 __all__ = ["VirtualHost"]
 
+_AHEAD = 512
+"""Delays drawn at once: NumPy's cost of a call is that of a hundred draws."""
+
 
 class VirtualHost:
     """Runs rounds in virtual time: a `StragglerModel` says how long each attempt takes.
@@ -39,7 +42,9 @@ class VirtualHost:
     ----------
     model
         Law of the delays. Besides ``sample`` it may have ``sample_task(task, rng) -> Timing``, which is preferred: it
-        sees the attempt number. An infinite time stands for an attempt that never answers.
+        sees the attempt number. A law of independent, identically distributed times may have
+        ``totals(work, rng, shape)`` instead, which draws many at once. An infinite time stands for an attempt that
+        never answers.
     seed
         Seed of the delays.
     start
@@ -75,6 +80,8 @@ class VirtualHost:
         self.ignored_seconds = 0.0
         self._model = model
         self._sample_task = getattr(model, "sample_task", None)
+        self._totals = getattr(model, "totals", None) if self._sample_task is None else None
+        self._drawn: dict[float, list[float]] = {}  # work of a task -> totals drawn ahead
         self._rng = np.random.default_rng(seed)
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
@@ -165,6 +172,11 @@ class VirtualHost:
         return outcome
 
     def _seconds(self, task: TaskSpec) -> float:
+        if self._totals is not None:
+            ahead = self._drawn.get(task.work)
+            if not ahead:
+                ahead = self._drawn[task.work] = self._totals(task.work, self._rng, _AHEAD).tolist()
+            return ahead.pop()
         if self._sample_task is not None:
             timing = self._sample_task(task, self._rng)
         else:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from serverless_gc.errors import StoreError as StoreError
     from serverless_gc.errors import WrongResult as WrongResult
     from serverless_gc.observe import Report as Report
+    from serverless_gc.plan import recommend as recommend
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
     from serverless_gc.policies import Speculate as Speculate
@@ -62,6 +63,7 @@ _HOMES = {
     "coded_gradient_async": "api",
     "coded_matvec": "api",
     "coded_matvec_async": "api",
+    "recommend": "plan",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
@@ -90,6 +92,7 @@ __all__ = [
     "codes",
     "inject",
     "policies",
+    "recommend",
     "stragglers",
 ]
 

@@ -1,5 +1,7 @@
 """Build the deployment package from a clone, without installing anything: needs Python 3.11 and pip.
 
+Functions given as losses need cloudpickle in the package: it is taken along where it is installed.
+
 The same as ``serverless-gc build``; see ``python lambda/build.py --help``.
 """
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from serverless_gc import stragglers as stragglers
     from serverless_gc.api import coded_gradient as coded_gradient
     from serverless_gc.api import coded_gradient_async as coded_gradient_async
+    from serverless_gc.api import coded_matmul as coded_matmul
+    from serverless_gc.api import coded_matmul_async as coded_matmul_async
     from serverless_gc.api import coded_matvec as coded_matvec
     from serverless_gc.api import coded_matvec_async as coded_matvec_async
     from serverless_gc.data import CodedData as CodedData
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
     from serverless_gc.errors import ServerlessGCError as ServerlessGCError
     from serverless_gc.errors import StoreError as StoreError
     from serverless_gc.errors import WrongResult as WrongResult
+    from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
     from serverless_gc.plan import recommend as recommend
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
     from serverless_gc.policies import Speculate as Speculate
     from serverless_gc.policies import UntilDecodable as UntilDecodable
+    from serverless_gc.policies import UntilError as UntilError
     from serverless_gc.session import Session as Session
 
 __version__ = "0.1.0"
@@ -49,6 +53,7 @@ _HOMES = {
     "DeadlineExceeded": "errors",
     "DecodeError": "errors",
     "FirstK": "policies",
+    "GradientData": "gradient_data",
     "InputError": "errors",
     "InvokeError": "errors",
     "NotDecodableError": "errors",
@@ -59,8 +64,11 @@ _HOMES = {
     "StoreError": "errors",
     "UntilDecodable": "policies",
     "WrongResult": "errors",
+    "UntilError": "policies",
     "coded_gradient": "api",
     "coded_gradient_async": "api",
+    "coded_matmul": "api",
+    "coded_matmul_async": "api",
     "coded_matvec": "api",
     "coded_matvec_async": "api",
     "recommend": "plan",
@@ -74,6 +82,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodeError",
     "FirstK",
+    "GradientData",
     "InputError",
     "InvokeError",
     "NotDecodableError",
@@ -83,10 +92,13 @@ __all__ = [
     "Speculate",
     "StoreError",
     "UntilDecodable",
+    "UntilError",
     "WrongResult",
     "__version__",
     "coded_gradient",
     "coded_gradient_async",
+    "coded_matmul",
+    "coded_matmul_async",
     "coded_matvec",
     "coded_matvec_async",
     "codes",

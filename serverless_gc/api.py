@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
+from serverless_gc.gradient_data import GradientData, OnUndecodable
+from serverless_gc.matmul import choose_matmul_code, multiply
+from serverless_gc.prepare import refuse_gradient_code
 from serverless_gc.session import Session, current_session, default_session
 from serverless_gc.worker.losses import Loss
 
-__all__ = ["coded_gradient", "coded_gradient_async", "coded_matvec", "coded_matvec_async"]
+__all__ = [
+    "coded_gradient",
+    "coded_gradient_async",
+    "coded_matmul",
+    "coded_matmul_async",
+    "coded_matvec",
+    "coded_matvec_async",
+]
 
 KEPT_DATA_SETS = 4
 """How many encoded data sets calls without a session of their own keep for the next call."""
@@ -23,10 +34,13 @@ async def coded_gradient_async(
     w: Any,
     code: str | Code = "auto",
     *,
-    loss: str | Loss = "squared",
+    loss: str | Loss | Callable[..., Any] = "squared",
     reduction: Reduction = "sum",
     l2: float = 0.0,
     sample_weight: Any = None,
+    max_error: float | None = None,
+    wait: int | None = None,
+    on_undecodable: OnUndecodable = "raise",
     n_workers: int | None = None,
     k: int | None = None,
     backend: str | None = None,
@@ -49,16 +63,20 @@ async def coded_gradient_async(
         ``(p,)`` or ``(p, c)``: where to compute the gradient.
     code
         A name of `serverless_gc.codes.available`, a code object, or ``"auto"``: polar for dense data, for sparse
-        data a code that does not fill the blocks in.
+        data a code that does not fill the blocks in. Data codes serve losses of ``X @ w``, gradient codes any loss.
     loss
         ``"squared"`` (``0.5 * ||X w - y||**2``), ``"logistic"``, ``"softmax"``, ``"poisson"``, ``"huber"`` or
-        ``"squared_hinge"``.
+        ``"squared_hinge"``; with a gradient code also a function ``loss(X_part, y_part, w) -> gradient``, see
+        `GradientData.value_and_gradient`.
     reduction
         ``"sum"`` over the rows or ``"mean"``.
     l2
         Adds ``0.5 * l2 * ||w||**2``.
     sample_weight
         ``(n,)`` weights of the rows.
+    max_error, wait, on_undecodable
+        With a gradient code: the squared error per partition that is good enough, the number of results to wait for at
+        most, and whether to ``"raise"`` or to ``"approximate"`` when neither is reached in time.
     n_workers, k
         Number of workers and of source blocks; by default 16 workers at rate 3/4.
     backend
@@ -98,15 +116,22 @@ async def coded_gradient_async(
     if y is None:
         raise InputError("coded_gradient needs y; for a plain product use coded_matvec")
     data = await chosen.encode_async(X, y, code=code, n_workers=n_workers, k=k, **params)
-    result = await data.gradient_async(
-        w,
-        loss=loss,
-        reduction=reduction,
-        l2=l2,
-        sample_weight=sample_weight,
-        with_report=with_report,
-        deadline=deadline,
-    )
+    options: dict[str, Any] = {
+        "loss": loss,
+        "reduction": reduction,
+        "l2": l2,
+        "sample_weight": sample_weight,
+        "with_report": with_report,
+        "deadline": deadline,
+    }
+    if isinstance(data, GradientData):
+        options |= {"max_error": max_error, "wait": wait, "on_undecodable": on_undecodable}
+    elif max_error is not None or wait is not None or on_undecodable != "raise":
+        raise InputError(
+            f"max_error=, wait= and on_undecodable= are for gradient codes, whose answer may be approximate; "
+            f"{data.code.name!r} is a data code, whose answer is exact"
+        )
+    result = await data.gradient_async(w, **options)
     await _forget_old(chosen, session)
     return result
 
@@ -155,10 +180,71 @@ async def coded_matvec_async(
     array([ 2.,  8., 14., 20., 26., 32., 38., 44., 50., 56.])
     """
     chosen = _session(session, backend)
+    refuse_gradient_code(code)
     data = await chosen.encode_async(A, code=code, n_workers=n_workers, k=k, **params)
     result = await data.matvec_async(x, with_report=with_report, deadline=deadline)
     await _forget_old(chosen, session)
     return result
+
+
+async def coded_matmul_async(
+    A: Any,
+    B: Any,
+    code: str | Code = "khatri-rao",
+    *,
+    n_workers: int | None = None,
+    p: int | None = None,
+    q: int | None = None,
+    backend: str | None = None,
+    session: Session | None = None,
+    with_report: bool = False,
+    deadline: float | None = None,
+    **params: Any,
+) -> Any:
+    """Compute ``A @ B`` from coded blocks of both, without waiting for stragglers.
+
+    Each worker multiplies one block of ``A`` by one of ``B``. Blocks are stored for this one call and then removed.
+
+    Parameters
+    ----------
+    A, B
+        ``(m, l)`` and ``(l, c)``: dense arrays of any layout and numeric dtype, ``np.memmap``, or data frames.
+    code
+        ``"khatri-rao"`` (any ``p q`` results decode), another name of kind ``"matmul"`` of
+        `serverless_gc.codes.available`, or a code object.
+    n_workers
+        Number of workers; 16 by default, or as many as ``p`` and ``q`` need.
+    p, q
+        Into how many blocks the rows of ``A`` and the columns of ``B`` are cut. Codes that cut the inner dimension
+        instead, such as ``"ortho-matdot"``, take ``k`` for it.
+    backend, session, with_report, deadline
+        As for `coded_gradient`.
+    **params
+        Further parameters of the code.
+
+    Returns
+    -------
+    array or (array, Report)
+        ``(m, c)``, fresh and writable, float64 or complex128.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong; nothing was stored or invoked.
+    NotDecodableError, DeadlineExceeded
+        If too few results arrived (in time).
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> A, B = np.arange(12.0).reshape(4, 3), np.arange(15.0).reshape(3, 5)
+    >>> np.allclose(sgc.coded_matmul(A, B, n_workers=6, p=2, q=2), A @ B)
+    True
+    """
+    chosen = _session(session, backend)
+    made = choose_matmul_code(code, {"n_workers": n_workers, "p": p, "q": q}, params)
+    product, report = await homed(multiply)(chosen, A, B, made, deadline)
+    return (product, report) if with_report else product
 
 
 def _session(session: Session | None, backend: str | None) -> Session:
@@ -179,4 +265,5 @@ async def _forget_old(chosen: Session, given: Session | None) -> None:
 
 
 coded_gradient = blocking(coded_gradient_async)
+coded_matmul = blocking(coded_matmul_async)
 coded_matvec = blocking(coded_matvec_async)

@@ -13,6 +13,7 @@ simulated  memory                       the real worker entry, inline      virtu
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -35,6 +36,9 @@ from serverless_gc.types import StragglerModel
 from serverless_gc.wire import Task
 
 __all__ = ["BACKENDS", "Backend", "open_backend"]
+
+SLEEPERS = 32
+"""Threads of the local backend where stragglers are injected."""
 
 BACKENDS = ("local", "processes", "aws", "simulated")
 
@@ -90,7 +94,7 @@ def open_backend(
     presign = _presigning(store, limits) if presigned else None
     store, store_stats = _guarded(store, injections)
     if invoker is None:
-        invoker = _invoker(name, store, limits, settings)
+        invoker = _invoker(name, store, limits, settings, slowed=any(isinstance(i, Stragglers) for i in injections))
     if name == "aws":
         logs_hint = f"Logs: aws logs tail /aws/lambda/{settings['function']} --since 15m"
     if name == "simulated":
@@ -123,9 +127,10 @@ def _presigning(store: Store, limits: Limits) -> Presign:
     return presign
 
 
-def _invoker(name: str, store: Store, limits: Limits, settings: dict[str, Any]) -> Invoker:
+def _invoker(name: str, store: Store, limits: Limits, settings: dict[str, Any], *, slowed: bool) -> Invoker:
     if name == "local":
-        return LocalInvoker(store, limits=limits)
+        # A worker that is slow on purpose sleeps on its thread: the others must not queue behind it.
+        return LocalInvoker(store, limits=limits, threads=max(SLEEPERS, os.cpu_count() or 1) if slowed else None)
     if name == "processes":
         return ProcessInvoker(store, limits=limits)
     if name == "simulated":

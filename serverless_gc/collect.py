@@ -121,7 +121,8 @@ class Attempts:
 
     ``counts`` has ``recovered`` (reply lost, result found in the store), ``refused_writes`` (another attempt had
     stored its result before), ``stale`` (reply to another round or run), ``by_reference`` and ``bytes_down``.
-    ``reasons`` counts the failed attempts by `InvokeError.reason`.
+    ``reasons`` counts the failed attempts by `InvokeError.reason`. ``traceback`` is what the worker said of the first
+    failure of a user's function; empty if there was none.
     """
 
     store: Store
@@ -133,6 +134,7 @@ class Attempts:
     reasons: Counter[str] = field(default_factory=Counter)
     bytes_up: int = 0
     presign: Presign | None = None
+    traceback: str = ""
 
     async def run(self, spec: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
         """Run one attempt; return its value and what the worker said about it.
@@ -209,6 +211,9 @@ class Attempts:
         if reply.status == "cancelled":
             raise InvokeError("the worker found the cancel mark and stopped", kind="function", retryable=False)
         if reply.status == "error":
+            if reply.error.get("type") == "FunctionError":
+                said = reply.error.get("traceback", "").partition("\n\nThe above exception was")[0]  # the user's part
+                self.traceback = self.traceback or said
             raise _worker_error(reply.error)
         return reply
 
@@ -223,7 +228,12 @@ class Attempts:
         return None if mismatch(reply, task, any_attempt=True) else reply
 
 
-def _worker_error(error: Mapping[str, str]) -> InvokeError:
+def _worker_error(error: Mapping[str, str]) -> Exception:
     """Say in the driver's words what a worker reported."""
+    said = error.get("message", "")
+    if error.get("type") == "FunctionRefused":  # no worker can run it
+        return ConfigError(said)
+    if error.get("type") == "FunctionError":  # it would raise again: the slot is given up at once
+        return InvokeError(said, kind="function", reason="the loss failed", retryable=False, may_have_run=False)
     kind = _WORKER_KINDS.get(error.get("kind", ""), "function")
-    return InvokeError(f"{error.get('type', 'error')}: {error.get('message', '')}", kind=kind, may_have_run=False)
+    return InvokeError(f"{error.get('type', 'error')}: {said}", kind=kind, may_have_run=False)

@@ -36,8 +36,15 @@ class Owner(Protocol):
     async def resources(self) -> Resources:
         """Return the open store, invoker and host."""
 
-    def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
-        """Make the waiting policy of one round."""
+    def policy_for(
+        self,
+        code: Code,
+        deadline: float | None,
+        *,
+        inner: WaitPolicy | None = None,
+        on_expire: Literal["abort", "close"] = "abort",
+    ) -> WaitPolicy:
+        """Make the waiting policy of one round: the given one or the session's, within the deadline."""
 
 
 class EncodedPair:
@@ -114,6 +121,11 @@ class EncodedPair:
         """Entries stored by the encodings made so far."""
         return sum(encoded.stored_nnz for encoded in self._made.values())
 
+    @property
+    def removed(self) -> bool:
+        """Whether its blocks were deleted for good."""
+        return self._source is None and not self._made
+
     async def remove(self) -> None:
         """Delete the stored blocks."""
         res = await self.owner.resources()
@@ -135,8 +147,9 @@ class CodedData:
         The code in use, with its parameters.
     """
 
-    def __init__(self, pair: EncodedPair, y: Array | None) -> None:
+    def __init__(self, pair: EncodedPair, y: Array | None, publish: int | None = None) -> None:
         self._pair = pair
+        self._publish = publish
         self.y = y
         pair.holders.add(self)
 
@@ -315,7 +328,7 @@ class CodedData:
         owner = self._pair.owner
         matrix = await self._pair.matrix(axis)
         res = await owner.resources()
-        job = product_job(matrix, operand)
+        job = product_job(matrix, operand, self._publish)
         answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline))
         return answer, self._pair.reported(report)
 

@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Collection
 
-from serverless_gc.codes.base import Code
+from serverless_gc.codes.base import Certificate, Code
+from serverless_gc.codes.gradient.base import EXACT
 from serverless_gc.engine import RoundOutcome
 from serverless_gc.errors import ConfigError, DeadlineExceeded, NotDecodableError, ServerlessGCError
 
-__all__ = ["undecodable", "waves"]
+__all__ = ["approximation", "undecodable", "waves"]
 
 
 def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, logs_hint: str = "") -> ServerlessGCError:
@@ -31,14 +32,18 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     for number in arrived:
         tracker.add(number)
     missing = tracker.missing()
+    here = set(arrived)
+    n_results = sum(here.issuperset(code.placement(slot)) for slot in range(code.n_workers))
+    blocks = "partitions" if code.kind == "gradient" else "blocks"
     shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
     causes = [f"{count}x {why}" for why, count in Counter(outcome.failures.values()).most_common(5)]
-    silent = code.n_workers - len(arrived) - len(outcome.failures)
-    if silent:
+    silent = code.n_workers - n_results - len(outcome.failures)
+    if silent > 0:
         causes.append(f"{silent}x no reply")
     said = (
-        f"{len(arrived)} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
-        f"{len(missing)} of {code.k} blocks cannot be reconstructed ({shown}). "
+        f"{n_results} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
+        f"{len(missing)} of {code.k} {blocks} cannot be {'counted' if code.target == 'sum' else 'reconstructed'} "
+        f"({shown}). "
         f"Causes: {'; '.join(causes) or 'none reported'}."
     )
     counts = outcome.counts
@@ -54,8 +59,29 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     else:
         advice = "Nothing more can arrive. Mend the causes, raise max_attempts=, or use a code with more redundancy."
         kind = NotDecodableError
+    if code.kind == "gradient" and arrived:
+        advice += " Or take the best approximation from what arrived: on_undecodable='approximate'."
     message = " ".join(filter(None, (said, advice, logs_hint)))
     return kind(message, missing=missing, failures=dict(outcome.failures))
+
+
+def approximation(code: Code, certificate: Certificate, n_results: int) -> str:
+    """Say that an answer is approximate, and by how much; nothing if it is exact.
+
+    Examples
+    --------
+    >>> from serverless_gc.codes.gradient import LinearGradientCode
+    >>> approximation(LinearGradientCode([[1, 0], [0, 1]]), Certificate("lstsq", error=1.0), 1)
+    'the gradient is approximate: 1 of 2 results leave a squared error of 1 in how often partitions are counted, 0.5...'
+    """
+    if certificate.error <= EXACT * code.k:
+        return ""
+    return (
+        f"the gradient is approximate: {n_results} of {code.n_workers} results leave a squared error of "
+        f"{certificate.error:.3g} in how often partitions are counted, {certificate.error / code.k:.3g} per partition. "
+        "It misses the gradient by at most the root of that times the largest singular value of the matrix of all "
+        "partition gradients"
+    )
 
 
 def waves(admitted: int | None, n_workers: int) -> str:

@@ -42,6 +42,9 @@ def _check(name: str, selection: Selection) -> None:
 class Stragglers:
     """Slow tasks.
 
+    A task whose worker publishes its messages one by one is slow at each of them, in the worker itself: its first
+    messages come early all the same. Other tasks are held up from outside.
+
     Parameters
     ----------
     fraction

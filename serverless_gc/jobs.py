@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.base import Code
-from serverless_gc.encode import EncodedMatrix
+from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
-__all__ = ["Job", "product_job"]
+__all__ = ["Job", "Layout", "PartLoss", "Share", "gradient_job", "product_job"]
 
 
 def _no_params(spec: TaskSpec) -> Mapping[str, Any]:  # noqa: ARG001 - what a job without parameters says of any task
@@ -49,6 +50,8 @@ class Job:
         Further keywords of `Code.decode`.
     finish
         What `Code.decode` returned, to the answer.
+    publish
+        After how many messages each a worker with several publishes them; 0 for not before all are done.
     """
 
     code: Code
@@ -63,9 +66,10 @@ class Job:
     params: Callable[[TaskSpec], Mapping[str, Any]] = _no_params
     scale: float = 0.0
     decoding: Mapping[str, Any] = field(default_factory=dict)
+    publish: int = 0
 
 
-def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
+def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = None) -> Job:
     """Make the job ``M @ operand`` on the coded blocks of ``M``.
 
     Parameters
@@ -74,6 +78,8 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         The encoded ``(m, p)`` matrix.
     operand
         ``(p,)`` or ``(p, c)``; the answer is ``(m,)`` or ``(m, c)``.
+    publish
+        See `Job`; the code's own choice if None.
     """
     code = matrix.code
     return Job(
@@ -87,4 +93,147 @@ def product_job(matrix: EncodedMatrix, operand: Array) -> Job:
         stored=np.dtype(matrix.dtype),
         scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
         finish=matrix.partition.join,
+        publish=code.publish if publish is None else publish,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartLoss:
+    """What workers compute on a partition.
+
+    Attributes
+    ----------
+    params
+        Parameters of the kernel that name the loss.
+    key
+        Store key of the function, empty for a built-in loss.
+    """
+
+    params: Mapping[str, Any]
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one worker of a gradient code reads and combines.
+
+    Attributes
+    ----------
+    parts
+        The partitions it reads, in the order in which it needs them.
+    messages
+        Id, places in ``parts`` and coefficients of each of its messages; complex numbers are pairs.
+    """
+
+    parts: tuple[int, ...]
+    messages: tuple[tuple[int, list[int], list[Any]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A gradient code laid out on stored partitions; the same for every round.
+
+    Attributes
+    ----------
+    code
+        A gradient code with as many partitions as the matrix was cut into.
+    matrix
+        The stored partitions.
+    shares
+        What each worker does.
+    is_complex
+        Whether coefficients are complex.
+    """
+
+    code: GradientCode
+    matrix: StoredParts
+    shares: tuple[Share, ...]
+    is_complex: bool
+
+    @classmethod
+    def of(cls, code: GradientCode, matrix: StoredParts) -> Layout:
+        """Lay out; partitions without rows add nothing and are left out."""
+        shares = [_share(code, slot, matrix) for slot in range(code.n_workers)]
+        return cls(code, matrix, tuple(shares), bool(np.iscomplexobj(code.row(0)[1])))
+
+
+def _share(code: GradientCode, slot: int, matrix: StoredParts) -> Share:
+    place: dict[int, int] = {}
+    messages = []
+    for message in code.placement(slot):
+        partitions, coefficients = code.row(message)
+        held = [i for i, part in enumerate(partitions) if part in matrix.keys]
+        support = [place.setdefault(partitions[i], len(place)) for i in held]
+        factors = coefficients[held]
+        if np.iscomplexobj(factors):
+            factors = np.stack([factors.real, factors.imag], axis=-1)
+        messages.append((message, support, factors.tolist()))
+    return Share(tuple(place), tuple(messages))
+
+
+def gradient_job(
+    layout: Layout,
+    columns: Sequence[StoredParts],
+    w: Array,
+    loss: PartLoss,
+    *,
+    labelled: bool,
+    value: bool,
+    decoding: Mapping[str, Any],
+) -> Job:
+    """Make the job "sum of all partition gradients at ``w``", in one round.
+
+    Parameters
+    ----------
+    layout
+        Who reads and combines what.
+    columns
+        The stored partitions of labels, if ``labelled``, and of row weights, if there are any.
+    w
+        The point, of any shape.
+    loss
+        What to compute on a partition.
+    labelled
+        Whether there are labels.
+    value
+        Whether the sum of the losses goes along: the answer then has one more entry behind the gradient's.
+    decoding
+        Keywords of the code's ``decode``.
+    """
+    code, matrix, shares = layout.code, layout.matrix, layout.shares
+    single_complex = [np.dtype(np.complex64)] if layout.is_complex or w.dtype.kind == "c" else []
+    dtype = np.result_type(matrix.dtype, *single_complex)
+    size = w.size + value
+    common = {
+        **loss.params,
+        "labelled": labelled,
+        "weighted": len(columns) > labelled,
+        "fold": code.fold,
+        "value": value,
+        "complex": layout.is_complex,
+        "dtype": dtype.str,
+    }
+
+    def blocks(slot: int) -> list[str]:
+        keys = [stored.keys[part] for part in shares[slot].parts for stored in (matrix, *columns)]
+        return [*keys, loss.key] if loss.key else keys
+
+    def params(spec: TaskSpec) -> Mapping[str, Any]:
+        share = shares[spec.slot]
+        where = [[part, *matrix.parts.range(part)] for part in share.parts]
+        return {**common, "parts": where, "messages": share.messages}
+
+    return Job(
+        code=code,
+        label="gradient",
+        kernel="gradient",
+        blocks=blocks,
+        shape=(-(-size // code.fold),),
+        dtype=dtype,
+        operand=w,
+        params=params,
+        stored=dtype,
+        publish=code.publish,
+        decoding=decoding,
+        finish=lambda total: total.reshape(-1)[:size],
     )

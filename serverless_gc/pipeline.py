@@ -36,11 +36,13 @@ from serverless_gc.engine import (
     OnEvent,
     RoundOutcome,
     TaskRecord,
+    milestones,
 )
-from serverless_gc.errors import DecodeError, LimitError, NotDecodableError, WrongResult
-from serverless_gc.explain import undecodable, waves
+from serverless_gc.errors import DecodeError, InvokeError, LimitError, NotDecodableError, WrongResult
+from serverless_gc.explain import approximation, undecodable, waves
 from serverless_gc.jobs import Job
 from serverless_gc.observe import Report, Span
+from serverless_gc.partials import PartsWatch
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task, pack_block
@@ -57,6 +59,9 @@ INTERRUPT_PATIENCE = 0.5
 SINGLE_SLACK = 1e4
 """How much further surplus results may disagree when blocks are stored in single precision."""
 
+CLEAR_SECONDS = 5.0
+"""Seconds between two clean-ups of what workers stored for rounds that were over."""
+
 ENVELOPE = 16 * 1024
 """Room for everything in a request or reply but the array."""
 
@@ -71,6 +76,8 @@ class _Round:
     cancel_key: str
     collector: Collector
     attempts: Attempts
+    delivered: set[int]
+    watch: PartsWatch | None
 
 
 async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], WaitPolicy]) -> tuple[Array, Report]:
@@ -110,27 +117,41 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         max_attempts=res.max_attempts,
         seed=rnd.number,
         version=rnd.number,
+        milestones=(lambda slot: milestones(len(code.placement(slot)), job.publish)) if rnd.watch else None,
     )
 
     async def execute(spec: TaskSpec) -> Completion:  # (work) and collect
-        value, stats = await rnd.attempts.run(spec)
+        if rnd.watch is None:
+            value, stats = await rnd.attempts.run(spec)
+            return Completion(value, stats=stats)
+        rnd.watch.expect(spec)
+        try:
+            value, stats = await rnd.attempts.run(spec)
+        except InvokeError as exc:
+            if exc.may_have_run or exc.kind == "function":
+                await rnd.watch.look()  # what it left behind may decide, also if it was the last one
+            raise
         return Completion(value, stats=stats)
 
     begun = time.perf_counter()
     try:
         with _announced(res, rnd) as on_event:
-            outcome = await res.host.run(engine, execute, on_event=on_event)  # invoke
+            outcome = await res.host.run(engine, execute, on_event=on_event, watch=rnd.watch)  # invoke
     except asyncio.CancelledError as exc:
         await _interrupted(res, rnd, engine, exc)
         raise
     finally:
         res.chore(_retire(res, rnd))
     if outcome.error:
-        raise undecodable(code, rnd.collector.values, outcome, res.logs_hint)
+        error = undecodable(code, rnd.collector.values, outcome, res.logs_hint)
+        if rnd.attempts.traceback:
+            error.add_note(f"The first failure of the loss, on its worker:\n{rnd.attempts.traceback}")
+        raise error
 
     decoding = time.perf_counter()
     # What landed behind the deciding result is counted as given up, so it is not used either.
     consumed = [message for arrival in outcome.arrivals for message in code.placement(arrival.task.slot)]
+    consumed += [code.placement(part.task.slot)[place] for part in outcome.partials for place in part.messages]
     blocks, certificate = _decode_without_wrong(rnd, consumed, res.tolerance)  # decode
     answer = job.finish(blocks)
     ended = time.perf_counter()
@@ -243,9 +264,11 @@ async def _publish(res: Resources, job: Job) -> _Round:
         uploaded = sum(memoryview(part).nbytes for part in parts)
         await res.store.put(operand_key, parts)
     collector = Collector(job.code, job.shape, job.dtype)
+    delivered: set[int] = set()
 
     def make_task(spec: TaskSpec) -> Task:
-        reply_bytes = message_bytes * len(job.code.placement(spec.slot))
+        n_messages = len(job.code.placement(spec.slot))
+        reply_bytes = message_bytes * n_messages
         return Task(
             run=res.run,
             round=number,
@@ -260,26 +283,36 @@ async def _publish(res: Resources, job: Job) -> _Round:
             operand_key=operand_key,
             inline_limit=reply_bytes if reply_bytes <= inline_reply else 0,
             cancel_key=f"{base}/cancel",
-            params=job.params(spec),
+            params={**job.params(spec), **({"publish": job.publish, "n_messages": n_messages} if job.publish else {})},
         )
 
     def accept(spec: TaskSpec, value: Array) -> None:
         collector.file_all(job.code.placement(spec.slot), value)
+        delivered.add(spec.slot)
 
     attempts = Attempts(
         res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded, presign=res.presign
     )
-    return _Round(number, job, operand_key, f"{base}/cancel", collector, attempts)
+    watch = None
+    if job.publish:
+        watch = PartsWatch(res.store, f"{base}/", collector, make_task, job.publish, attempts.counts)
+    return _Round(number, job, operand_key, f"{base}/cancel", collector, attempts, delivered, watch)
 
 
 async def _retire(res: Resources, rnd: _Round) -> None:
     """Tell workers that are still at it to stop, and remove what the round stored."""
     base = rnd.cancel_key.removesuffix("cancel")
-    late = len(rnd.collector.values) < rnd.job.code.n_messages
+    late = len(rnd.delivered) < rnd.job.code.n_workers
     if late:
         await res.store.put(rnd.cancel_key, b"")
-    keys = [f"{base}{slot:05d}" for slot in range(rnd.job.code.n_workers)]
-    await res.store.delete([*keys, rnd.operand_key] if rnd.operand_key else keys)
+    keys = {f"{base}{slot:05d}" for slot in range(rnd.job.code.n_workers)}
+    if rnd.operand_key:
+        keys.add(rnd.operand_key)
+    if rnd.watch is not None:
+        keys.update([info.key async for info in res.store.list(base) if info.key != rnd.cancel_key])
+    await res.store.delete(keys)
+    if rnd.watch is not None:
+        await res.clear_late(base if late else "", every=CLEAR_SECONDS)
 
 
 async def _interrupted(res: Resources, rnd: _Round, engine: Engine, exc: BaseException) -> None:
@@ -340,8 +373,19 @@ def _report(
         decode_seconds=decode_seconds,
         warmed=warmed,
         spans=tuple(_spans(outcome.records, rnd.number)),
+        partial_messages=counts.partial_messages,
+        polls=rnd.watch.polls if rnd.watch else 0,
         decodable={rnd.number: outcome.t_close},
-        notes=tuple(filter(None, (certificate.warning, waves(admitted, rnd.job.code.n_workers)))),
+        notes=tuple(
+            filter(
+                None,
+                (
+                    approximation(rnd.job.code, certificate, counts.used),
+                    certificate.warning,
+                    waves(admitted, rnd.job.code.n_workers),
+                ),
+            )
+        ),
     )
 
 

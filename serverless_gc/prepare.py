@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.registry import available, code_class
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.encode import Source, choose_code_for_sparse
 from serverless_gc.errors import InputError
@@ -19,10 +21,13 @@ __all__ = [
     "check_number",
     "check_operand",
     "check_option",
+    "check_point",
+    "check_publish",
     "check_seconds",
     "check_targets",
     "choose_code",
     "find_loss",
+    "refuse_gradient_code",
 ]
 
 
@@ -40,6 +45,12 @@ def check_option(name: str, value: Any, kind: type | UnionType, words: str) -> N
         raise InputError(f"{name} must be {words}, got {value!r}")
 
 
+def check_publish(publish: Any) -> None:
+    """Raise unless it is None or a number of messages."""
+    if publish is not None and (isinstance(publish, bool) or not hasattr(publish, "__index__") or publish < 0):
+        raise InputError(f"publish must be an integer of at least 0, or None for the code's choice, got {publish!r}")
+
+
 def check_seconds(name: str, value: Any) -> float:
     """Return a positive number of seconds."""
     seconds = check_number(name, value)
@@ -55,12 +66,42 @@ def find_loss(loss: Any) -> losses.Loss:
     if not isinstance(loss, str):
         raise InputError(
             f"loss must be one of {', '.join(sorted(losses.LOSSES))} or a loss object, got {loss!r}: data codes serve "
-            "losses of X @ w, whose gradient is X.T @ residual"
+            f"losses of X @ w, whose gradient is X.T @ residual; a function of your own needs a gradient code "
+            f"({_gradient_codes()})"
         )
     try:
         return losses.get(loss)
     except ValueError as exc:
         raise InputError(str(exc)) from exc
+
+
+def _gradient_codes() -> str:
+    known = sorted(available(), key=lambda info: not info.exact)  # exact ones first
+    names = [f"code={info.name!r}" for info in known if info.kind == "gradient"]
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") or "one of serverless_gc.codes.gradient"
+
+
+def refuse_gradient_code(code: str | Code) -> None:
+    """Raise `InputError` if a code, by name or as an object, is one that gives no products."""
+    if isinstance(code, Code):
+        name, sums = code.name, code.target == "sum" or code.kind == "gradient"
+    else:
+        name = code
+        kinds = {info.name: info.kind for info in available()}
+        sums = kinds.get(name) == "gradient" or (name in kinds and issubclass(code_class(name), GradientCode))
+    if sums:
+        raise InputError(
+            f"{name!r} is a gradient code, which gives gradients and no products: use a data code (polar, mds, ...)"
+        )
+
+
+def check_point(w: Any, name: str) -> Array:
+    """Check and promote where a user's function is to be evaluated: numbers of any shape."""
+    a = np.asarray(w)
+    if a.ndim == 0 or a.size == 0:
+        raise InputError(f"{name} must be a non-empty array, got shape {a.shape}")
+    flat = check_operand(a.reshape(-1), a.size, name)
+    return flat.reshape(a.shape)
 
 
 def check_operand(x: Any, n: int, name: str) -> Array:
@@ -113,9 +154,14 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
-    if chosen.kind != "data":
-        raise InputError(f"{chosen.name!r} is a {chosen.kind} code; products and coded data need a data code")
-    if source.sparse:
+    if chosen.target == "blocks" and chosen.kind not in {"data", "multi-message"}:
+        raise InputError(
+            f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "
+            "gradients of partitions"
+        )
+    if chosen.target == "sum" and not isinstance(chosen, GradientCode):
+        raise InputError(f"{chosen.name!r} gives sums only, and is no gradient code: take another one")
+    if source.sparse and chosen.target == "blocks":
         for axis in axes:
             choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)
     return chosen

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Iterator
+import time
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from serverless_gc.limits import Limits
 from serverless_gc.observe import Progress
 from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
+from serverless_gc.types import Buffer
 
 __all__ = ["Resources"]
 
@@ -42,7 +44,17 @@ class Resources:
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
     warmed: int = 0
+    _late: dict[str, float] = field(default_factory=dict)
+    _cleared: float = 0.0
     presign: Presign | None = None
+    once: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+
+    async def put_once(self, key: str, data: Sequence[Buffer]) -> None:
+        """Store an object whose key is named by its content, unless this run has stored it already."""
+        writing = self.once.get(key)
+        if writing is None or (writing.done() and (writing.cancelled() or writing.exception())):
+            writing = self.once[key] = asyncio.get_running_loop().create_task(self.store.put(key, data))
+        await asyncio.shield(writing)  # others may wait for it too
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""
@@ -57,8 +69,30 @@ class Resources:
             _log.warning("clean-up after a round failed, closing the session tries again: %s", error)
 
     async def settle(self) -> None:
-        """Wait for the chores."""
-        await asyncio.gather(*self.chores, return_exceptions=True)
+        """Wait for the chores, and for what is still being stored although nobody waits for it any more."""
+        await asyncio.gather(*self.chores, *self.once.values(), return_exceptions=True)
+
+    async def clear_late(self, base: str = "", *, every: float = 0.0) -> None:
+        """Delete what workers with partial results stored for rounds after these were over; cancel marks stay.
+
+        A worker sees the mark after its next message only, so each round clears up after those before it.
+
+        Parameters
+        ----------
+        base
+            Prefix of a round that closed while such workers were running.
+        every
+            Do nothing if this was done less than so many seconds ago.
+        """
+        now = time.monotonic()
+        if base:
+            self._late[base] = now
+        if not self._late or now - self._cleared < every:
+            return
+        self._cleared = now
+        keys = [info.key async for info in self.store.list(f"{self.prefix}/round/")]
+        await self.store.delete([k for k in keys if f"{k.rpartition('/')[0]}/" in self._late and not _is_mark(k)])
+        self._late = {late: t for late, t in self._late.items() if now - t < self.attempt_timeout}
 
     async def sweep(self) -> None:
         """Delete every object of the run."""
@@ -70,3 +104,7 @@ class Resources:
                 f"{len(failed)} of {len(keys)} objects under {self.store.url} could not be deleted: {shown}. "
                 "Delete them with: serverless-gc clean"
             )
+
+
+def _is_mark(key: str) -> bool:
+    return key.endswith("/cancel")

@@ -11,27 +11,30 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
+from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import CodedData, EncodedPair
-from serverless_gc.encode import as_source, scan
+from serverless_gc.encode import Scan, Source, as_source, scan
 from serverless_gc.errors import InputError, ServerlessGCError
+from serverless_gc.gradient_data import GradientData
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
-from serverless_gc.policies import Deadline, UntilDecodable
-from serverless_gc.prepare import check_option, check_seconds, check_targets, choose_code
+from serverless_gc.partitioned import PartitionedMatrix
+from serverless_gc.policies import Deadline, natural_policy
+from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
-from serverless_gc.types import StragglerModel, WaitPolicy
+from serverless_gc.types import Array, StragglerModel, WaitPolicy
 
 __all__ = ["Session", "current_session", "default_session"]
 
@@ -62,7 +65,7 @@ class Session:
         Seconds from its start after which a round fails with `DeadlineExceeded`; 300 by default.
     policy
         When to stop waiting: a function from code to `WaitPolicy`. By default a round closes as soon as what
-        arrived is decodable.
+        arrived is decodable, with an approximate gradient code after as many results as the code says.
     max_attempts
         How often a task that failed is run in all.
     tolerance
@@ -138,14 +141,14 @@ class Session:
         check_option("delay", delay, StragglerModel, "a law of serverless_gc.stragglers")
         if policy is not None and not callable(policy):
             raise InputError(f"policy must be a function from a code to a WaitPolicy, got {policy!r}")
-        self._policy: PolicyFactory = policy or UntilDecodable
+        self._policy: PolicyFactory = policy or natural_policy
         self._max_attempts = max_attempts
         self._tolerance = tolerance
         self._limits = limits
         self._progress = Progress() if progress else None
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._options["presigned"] = presigned
-        self._encoded: OrderedDict[tuple[Any, ...], EncodedPair] = OrderedDict()
+        self._encoded: OrderedDict[tuple[Any, ...], EncodedPair | PartitionedMatrix] = OrderedDict()
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
         self._numbers = itertools.count()
@@ -271,10 +274,17 @@ class Session:
         """Whether its ``with`` block is running."""
         return self._running
 
-    def policy_for(self, code: Code, deadline: float | None) -> WaitPolicy:
-        """Make the waiting policy of one round."""
+    def policy_for(
+        self,
+        code: Code,
+        deadline: float | None,
+        *,
+        inner: WaitPolicy | None = None,
+        on_expire: Literal["abort", "close"] = "abort",
+    ) -> WaitPolicy:
+        """Make the waiting policy of one round: the given one or the session's, within the deadline."""
         seconds = self.settings["deadline"] if deadline is None else check_seconds("deadline", deadline)
-        return Deadline(self._policy(code), seconds)
+        return Deadline(inner or self._policy(code), seconds, on_expire)
 
     def _make_backend(self, store: Store | None = None) -> None:
         options = {**self._options, "store": store} if store is not None else self._options
@@ -295,33 +305,41 @@ class Session:
         k: int | None = None,
         dtype: Any = np.float64,
         allow_fill: bool = False,
+        publish: int | None = None,
         **params: Any,
-    ) -> CodedData:
-        """Encode a matrix and store its coded blocks.
+    ) -> CodedData | GradientData:
+        """Encode a matrix and store its coded blocks, or for a gradient code its partitions.
 
-        Encoding the same content with the same code again stores nothing: it is recognized by its fingerprint.
+        Encoding the same content with the same code again stores nothing: it is recognized by its fingerprint. All
+        gradient codes with as many partitions share them.
 
         Parameters
         ----------
         X
             ``(n_rows, n_cols)``: array of any layout and numeric dtype, ``np.memmap``, CSR or CSC, or a data frame.
         y
-            ``(n_rows,)`` or ``(n_rows, c)`` targets or labels; stays local. Needed for losses, not for products.
+            ``(n_rows,)`` or ``(n_rows, c)`` targets or labels. Needed for losses, not for products. Stays local with a
+            data code; a gradient code stores it beside ``X``.
         code
             A name of `serverless_gc.codes.available`, a code object, or ``"auto"``: polar for dense data, for
-            sparse data a code that does not fill the blocks in.
+            sparse data a code that does not fill the blocks in. Data codes serve products and losses of ``X @ w``,
+            gradient codes any loss.
         n_workers, k
             Number of workers and of source blocks; by default 16 workers at rate 3/4.
         dtype
             ``np.float64`` (default) or ``np.float32``: in what the blocks are stored and multiplied.
         allow_fill
             Encode sparse data even where the coded blocks hold many times more non-zeros.
+        publish
+            A worker with several messages publishes them after so many each, so that those of a slow one count; 0 for
+            all at the end. By default what the code says, `Code.publish`: 1 for multi-message codes, else 0.
         **params
             Further parameters of the code.
 
         Returns
         -------
-        CodedData
+        CodedData or GradientData
+            The latter for a gradient code; both compute gradients in the same way, the former also products.
 
         Raises
         ------
@@ -330,14 +348,17 @@ class Session:
         """
         source = await asyncio.to_thread(as_source, X)
         targets = check_targets(y, source.shape[0])
+        check_publish(publish)
         chosen = await asyncio.to_thread(
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
         scanned = await asyncio.to_thread(scan, source)
+        if isinstance(chosen, GradientCode):
+            return await self._partitioned(source, scanned, targets, chosen, np.dtype(dtype))
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
         pair = self._encoded.get(key)
-        if pair is None:
-            name = f"{scanned.fingerprint[:16]}-{next(self._numbers):04d}"
+        if not isinstance(pair, EncodedPair) or pair.removed:
+            name = self._name(scanned)
             pair = self._encoded[key] = EncodedPair(self, source, chosen, name, np.dtype(dtype), scanned.fingerprint)
         self._encoded.move_to_end(key)
         await pair.matrix(0, scanned)
@@ -345,7 +366,25 @@ class Session:
         res.chore(res.invoker.connect(chosen.n_workers))  # a round is coming
         if targets is not None:
             await pair.matrix(1, scanned)
-        return CodedData(pair, targets)
+        return CodedData(pair, targets, publish)
+
+    async def _partitioned(
+        self, source: Source, scanned: Scan, targets: Array | None, code: GradientCode, dtype: np.dtype[Any]
+    ) -> GradientData:
+        """Store a matrix in the partitions of a gradient code; all codes with as many share them."""
+        key = (scanned.fingerprint, code.k, dtype.str)
+        matrix = self._encoded.get(key)
+        if not isinstance(matrix, PartitionedMatrix) or matrix.removed:
+            matrix = self._encoded[key] = PartitionedMatrix(self, source, code.k, self._name(scanned), dtype)
+        self._encoded.move_to_end(key)
+        data = GradientData(matrix, code, targets)
+        res = await self.resources()
+        res.chore(res.invoker.connect(code.n_workers))  # a round is coming
+        await matrix.parts()
+        return data
+
+    def _name(self, scanned: Scan) -> str:
+        return f"{scanned.fingerprint[:16]}-{next(self._numbers):04d}"
 
     encode = background.blocking(encode_async)
 

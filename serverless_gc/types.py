@@ -30,6 +30,7 @@ __all__ = [
     "FloatArray",
     "InFlight",
     "Optimizer",
+    "SeesPartials",
     "StragglerModel",
     "TaskSpec",
     "Timing",
@@ -52,7 +53,8 @@ class TaskSpec:
     """One piece of work for one slot.
 
     ``task_id`` names the *result*: every attempt at the task (retry or speculative copy) shares it
-    and writes the same object, once. ``(task_id, attempt)`` names one invocation.
+    and writes the same object, once. ``(task_id, attempt)`` names one invocation. ``milestones[j]`` is the fraction of
+    the task's work after which its ``j``-th message is published, ascending; messages beyond come with the result.
     """
 
     task_id: str
@@ -64,6 +66,7 @@ class TaskSpec:
     token: int | None = None
     seed: int = 0
     payload: Mapping[str, Any] = field(default_factory=dict)
+    milestones: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the round, consuming these arrivals (``None``: everything buffered)."""
+    """Close the round, consuming these arrivals (``None``: everything buffered).
+
+    ``collect_partials`` also takes what unfinished tasks have delivered so far.
+    """
 
     consume: tuple[Arrival, ...] | None = None
     collect_partials: bool = False
@@ -172,6 +178,16 @@ class WaitPolicy(Protocol):
     def on_failure(self, view: View, task: TaskSpec) -> Act: ...
     def timer(self, view: View) -> float | None: ...
     def on_timer(self, view: View) -> Act: ...
+
+
+@runtime_checkable
+class SeesPartials(Protocol):
+    """A `WaitPolicy` that is told of partial results; for others they do not exist.
+
+    ``messages`` are new messages of a task in flight or given up, by their place in its order of computation.
+    """
+
+    def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,14 @@ from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
 from serverless_gc.codes.registry import available, from_manifest, get
 
 if TYPE_CHECKING:
+    from serverless_gc.codes.berrut import BerrutCode
+    from serverless_gc.codes.lagrange import LagrangeCode
     from serverless_gc.codes.ldpc import LDPCCode
     from serverless_gc.codes.linear import LinearCode
     from serverless_gc.codes.local_parity import LocalParityCode
     from serverless_gc.codes.lt import LTCode
     from serverless_gc.codes.mds import MDSCode
+    from serverless_gc.codes.pcr import PCRCode
     from serverless_gc.codes.polar import PolarCode
     from serverless_gc.codes.product import ProductCode
     from serverless_gc.codes.projective import ProjectiveCode
@@ -26,13 +29,16 @@ if TYPE_CHECKING:
     from serverless_gc.codes.uncoded import UncodedCode
 
 __all__ = [
+    "BerrutCode",
     "Certificate",
     "Code",
     "LDPCCode",
     "LTCode",
+    "LagrangeCode",
     "LinearCode",
     "LocalParityCode",
     "MDSCode",
+    "PCRCode",
     "PolarCode",
     "ProductCode",
     "ProjectiveCode",
@@ -47,11 +53,14 @@ __all__ = [
 ]
 
 _CLASSES = {
+    "BerrutCode": "berrut",
+    "LagrangeCode": "lagrange",
     "LDPCCode": "ldpc",
     "LTCode": "lt",
     "LinearCode": "linear",
     "LocalParityCode": "local_parity",
     "MDSCode": "mds",
+    "PCRCode": "pcr",
     "PolarCode": "polar",
     "ProductCode": "product",
     "ProjectiveCode": "projective",

@@ -155,6 +155,9 @@ class _Cache:
 class Code(ABC):
     """A code over ``k`` source blocks for ``n_workers`` workers.
 
+    ``publish`` says after how many messages each a worker with several publishes them, unless the caller says
+    otherwise: 0, not before all are done, for codes that were not made for it.
+
     Subclasses are immutable after construction: trackers and decodes share nothing mutable, so one code serves
     many rounds and threads.
     """
@@ -162,6 +165,9 @@ class Code(ABC):
     name: ClassVar[str]
     kind: ClassVar[CodeKind] = "data"
     exact: ClassVar[bool] = True
+    guard: ClassVar[float | None] = None
+    """Predicted error above which a round by default waits for a few more results; None if the code needs no such."""
+    publish: ClassVar[int] = 0
 
     def __init__(self, n_workers: int, k: int) -> None:
         for label, value in (("n_workers", n_workers), ("k", k)):

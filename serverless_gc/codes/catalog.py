@@ -6,6 +6,7 @@ To add one, write its class and a `register` call here. Classes are imported whe
 from __future__ import annotations
 
 from serverless_gc.codes.mds_points import few_stragglers, rotation_sizes
+from serverless_gc.codes.points import oversampled
 from serverless_gc.codes.product_grids import local_parity_sizes, product_sizes
 from serverless_gc.codes.registry import per_worker, rate, register
 
@@ -13,6 +14,20 @@ __all__: list[str] = []
 
 _HOUSE = "serverless_gc.codes"
 
+
+def _few_blocks(n_workers: int | None, k: int | None) -> tuple[int, int]:
+    """Complete sizes for interpolation, which takes few blocks: one a worker, but 10 at most."""
+    n_workers = n_workers or max(16, k or 0)
+    return n_workers, k or min(n_workers, 10)
+
+
+register(
+    "berrut",
+    f"{_HOUSE}.berrut:BerrutCode",
+    summary="Rational interpolation: approximate answers for any function of a block, from any number of results.",
+    exact=False,
+    sizes=rate(1, 8),
+)
 register(
     "bgc",
     f"{_HOUSE}.gradient.bernoulli:BernoulliCode",
@@ -44,6 +59,13 @@ register(
     sizes=None,
 )
 register(
+    "cpgc",
+    f"{_HOUSE}.multi:CodedPartialGradients",
+    kind="multi-message",
+    summary="Workers send a plain partition gradient, then sums of further ones, each as it is done.",
+    sizes=rate(1, 1),
+)
+register(
     "cyclic",
     f"{_HOUSE}.gradient.cyclic:CyclicRepetitionCode",
     summary="Any number of workers and of arbitrary stragglers, at the least load.",
@@ -56,6 +78,13 @@ register(
     summary="Deterministic circulant with a closed-form decoder, for few stragglers.",
     kind="gradient",
     sizes=rate(1, 1),
+)
+register(
+    "entangled",
+    f"{_HOUSE}.matmul.polynomial:EntangledCode",
+    summary="Matrix products with the inner dimension cut too: p q r + r - 1 results, few blocks.",
+    kind="matmul",
+    sizes=None,
 )
 register(
     "erasurehead",
@@ -81,6 +110,13 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "gc-mmc",
+    f"{_HOUSE}.multi:ClusteredMultiMessage",
+    kind="multi-message",
+    summary="Gradient coding in clusters: what a worker sends tolerates more stragglers the more it has done.",
+    sizes=rate(1, 1),
+)
+register(
     "graph",
     f"{_HOUSE}.gradient.graph:GraphCode",
     summary="Workers are edges of a graph: best weights in linear time, for any stragglers; approximate.",
@@ -103,6 +139,26 @@ register(
     kind="gradient",
     exact=False,
     sizes=rate(1, 1),
+)
+register(
+    "khatri-rao",
+    f"{_HOUSE}.matmul.khatri_rao:KhatriRaoCode",
+    summary="Matrix products, systematic with random parity: any p q results decode.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "lagrange",
+    f"{_HOUSE}.lagrange:LagrangeCode",
+    summary="Blocks on a polynomial: exact for any polynomial of a block, for few blocks.",
+    sizes=oversampled(1),
+)
+register(
+    "lcc-mmc",
+    f"{_HOUSE}.multi:LagrangeMultiMessage",
+    kind="multi-message",
+    summary="Any 2 k - 1 messages, from any workers, give a least-squares gradient; for few blocks.",
+    sizes=_few_blocks,
 )
 register(
     "ldpc",
@@ -144,6 +200,13 @@ register(
     kind="gradient",
 )
 register(
+    "matdot",
+    f"{_HOUSE}.matmul.matdot:MatDotCode",
+    summary="Matrix products cut along the inner dimension: 2 k - 1 results, very few blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
     "mds",
     f"{_HOUSE}.mds:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
@@ -161,9 +224,43 @@ register(
     sizes=rate(1, 1),
 )
 register(
+    "ortho-matdot",
+    f"{_HOUSE}.matmul.matdot:OrthoMatDotCode",
+    summary="MatDot in an orthonormal basis: accurate for up to 10 blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "pcr",
+    f"{_HOUSE}.pcr:PCRCode",
+    summary="Least-squares gradients in one round, one weighted sum of results, for few blocks.",
+    sizes=oversampled(2),
+)
+register(
     "polar",
     f"{_HOUSE}.polar:PolarCode",
     summary="Additions only, fast to encode and decode at hundreds of workers; needs a few results more than k.",
+)
+register(
+    "polar-matmul",
+    f"{_HOUSE}.matmul.polar:PolarMatmulCode",
+    summary="Matrix products with a polar code on each operand: additions only.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "polynomial",
+    f"{_HOUSE}.matmul.polynomial:PolynomialCode",
+    summary="Matrix products by polynomials in real points: p q results, up to 8 blocks.",
+    kind="matmul",
+    sizes=None,
+)
+register(
+    "polynomial-complex",
+    f"{_HOUSE}.matmul.polynomial:ComplexPolynomialCode",
+    summary="Matrix products by polynomials in complex roots of unity: p q results.",
+    kind="matmul",
+    sizes=None,
 )
 register(
     "product",
@@ -177,6 +274,13 @@ register(
     summary="Products of two small gradient codes; exact when both are.",
     kind="gradient",
     exact=False,
+    sizes=None,
+)
+register(
+    "product-matmul",
+    f"{_HOUSE}.matmul.product:ProductMatmulCode",
+    summary="Matrix products with parity on each operand: cheapest and most accurate at a small overhead.",
+    kind="matmul",
     sizes=None,
 )
 register(
@@ -226,6 +330,13 @@ register(
     summary="Nearly a block design, at any size; approximate.",
     kind="gradient",
     exact=False,
+    sizes=rate(1, 1),
+)
+register(
+    "uc-mmc",
+    f"{_HOUSE}.multi:UncodedMultiMessage",
+    kind="multi-message",
+    summary="Every block on several workers in cyclic order, sent one by one: no arithmetic, any function.",
     sizes=rate(1, 1),
 )
 register(

@@ -195,6 +195,8 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         given = {} if n_workers is None else {"n_workers": n_workers}
         if k is not None and "k" in inspect.signature(cls).parameters:
             given["k"] = k
+        if k is not None and "k" in inspect.signature(cls).parameters:
+            given["k"] = k
         code = _call(name, make, {**given, **params})
         if k is not None and k != code.k:
             raise InputError(f"k follows from the parameters of {name!r}: it is {code.k}, got {k}")

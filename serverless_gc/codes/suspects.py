@@ -49,7 +49,7 @@ def locate(generator: FloatArray, values: Mapping[int, Array]) -> tuple[int, ...
     rng = np.random.default_rng(0)
     probes = rng.choice([-1.0, 1.0], size=(int(np.prod(shape)), _PROBES))
     seen = np.array([np.ravel(values[i]) @ probes for i in ids])
-    syndrome = parity.T @ seen
+    syndrome = parity.conj().T @ seen
     size = float(np.linalg.norm(syndrome))
     if size == 0:
         return ()

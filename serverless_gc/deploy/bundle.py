@@ -1,7 +1,8 @@
 """The deployment package of the worker: one zip, or a function and a layer, the same bytes at every build.
 
-It holds the handler, the parts of this package that run remotely, and NumPy's wheel for Lambda without what a
-function never opens. SciPy, boto3 and the driver are never in it. Needs pip and the standard library only.
+It holds the handler, the parts of this package that run remotely, NumPy's wheel for Lambda without what a function
+never opens, and the installed cloudpickle, by which functions given as a loss are loaded. SciPy, boto3 and the driver
+are never in it. Needs pip and the standard library only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from serverless_gc.deploy.archive import Archive, write_archive
 from serverless_gc.deploy.bytecode import Interpreter, compile_sources, find_interpreter
-from serverless_gc.deploy.contents import Contents, read_wheel
+from serverless_gc.deploy.contents import Contents, read_cloudpickle, read_wheel
 from serverless_gc.deploy.resources import resource_path
 from serverless_gc.deploy.target import Target
 from serverless_gc.deploy.wheels import numpy_wheel
@@ -48,8 +49,8 @@ class Bundle:
         The zip of the layer with NumPy, or None if NumPy is in the function's.
     python, arch
         The runtime it was built for, such as ``"3.13"`` and ``"arm64"``.
-    numpy, version, protocol
-        Versions of NumPy, of this package and of the protocol in it.
+    numpy, cloudpickle, version, protocol
+        Versions of NumPy, of cloudpickle (empty if it is not in it), of this package and of the protocol in it.
     bytecode
         Version of the Python that compiled it; empty if only sources are in it.
     left_out
@@ -61,6 +62,7 @@ class Bundle:
     python: str
     arch: str
     numpy: str
+    cloudpickle: str
     version: str
     protocol: int
     bytecode: str
@@ -100,12 +102,13 @@ class Bundle:
         """Say in a few lines what was built, how large it is, and what was left out."""
         compiled = f"byte code of Python {self.bytecode}"
         without = f"no byte code (no Python {self.python} on this machine): a cold start takes longer by about 0.15 s"
+        functions = f"cloudpickle {self.cloudpickle}" if self.cloudpickle else "no cloudpickle: built-in losses only"
         left_out = ", ".join(f"{kind} {size / _MB:.1f} MB" for kind, size in self.left_out.items())
         lines = [_described(archive, limits) for archive in self.archives]
         lines += [
             f"{self.unzipped_bytes / _MB:.1f} MB unzipped ({self.unzipped_bytes / limits.code_bytes:.0%} of the limit)",
             f"for runtime python{self.python}, architecture {self.arch}, handler {HANDLER}",
-            f"holds serverless_gc {self.version} (protocol {self.protocol}), numpy {self.numpy}",
+            f"holds serverless_gc {self.version} (protocol {self.protocol}), numpy {self.numpy}, {functions}",
             compiled if self.bytecode else without,
             f"left out of numpy: {left_out}",
         ]
@@ -177,15 +180,17 @@ def build_bundle(
     # Read from the files that are shipped: importing them would need NumPy, which a builder may not have.
     version = str(runpy.run_path(str(_PACKAGE / "__init__.py"))["__version__"])
     protocol = int(runpy.run_path(str(_PACKAGE / "wire" / "version.py"))["PROTOCOL"])
+    pickling = read_cloudpickle()
     stamp = {
         "serverless_gc": version,
         "protocol": protocol,
         "python": python,
         "arch": arch,
         "numpy": wheel.version,
+        "cloudpickle": pickling.version,
         "layer": as_layer,
     }
-    own = {**_own_files(), STAMP: (json.dumps(stamp, indent=1) + "\n").encode()}
+    own = {**_own_files(), **pickling.files, STAMP: (json.dumps(stamp, indent=1) + "\n").encode()}
     interpreter = find_interpreter(python, environ)
     prefix = f"python/lib/python{python}/site-packages/"
     function, layer = _laid_out(own, contents, prefix if as_layer else "", interpreter, environ)
@@ -196,6 +201,7 @@ def build_bundle(
         python=python,
         arch=arch,
         numpy=wheel.version,
+        cloudpickle=pickling.version,
         version=version,
         protocol=protocol,
         bytecode=interpreter.version if interpreter else "",

@@ -1,7 +1,8 @@
-"""What of NumPy's wheel a function needs, and what is left out."""
+"""What of NumPy's wheel and of cloudpickle a function needs, and what is left out."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import zipfile
 from collections import Counter
@@ -12,7 +13,7 @@ from pathlib import Path
 from serverless_gc.deploy.target import check_shared_object
 from serverless_gc.errors import ConfigError
 
-__all__ = ["Contents", "read_wheel"]
+__all__ = ["Contents", "Installed", "read_cloudpickle", "read_wheel"]
 
 # The first rule that matches a file's path names what is left out with it. NumPy 1 and 2.0 import
 # `_multiarray_tests` to document a function of it.
@@ -82,3 +83,34 @@ def read_wheel(path: Path, machine: str) -> Contents:
     for name, data in files.items():
         check_shared_object(name, data, machine)
     return Contents(files, dict(left_out.most_common()))
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Files of an installed package, by path, and its version; both empty if it is not installed."""
+
+    files: Mapping[str, bytes]
+    version: str
+
+
+def read_cloudpickle() -> Installed:
+    """Read the cloudpickle that is installed here, its licence included.
+
+    What pickles on the driver is what unpickles in the function: the same version.
+
+    Examples
+    --------
+    >>> "cloudpickle/cloudpickle.py" in read_cloudpickle().files
+    True
+    """
+    try:
+        installed = importlib.metadata.distribution("cloudpickle")
+    except importlib.metadata.PackageNotFoundError:
+        return Installed({}, "")
+    wanted = [
+        file
+        for file in installed.files or ()
+        if (file.parts[0] == "cloudpickle" and file.suffix == ".py") or file.name.startswith("LICENSE")
+    ]
+    files = {file.as_posix(): Path(str(file.locate())).read_bytes() for file in sorted(wanted)}
+    return Installed(files, installed.version) if "cloudpickle/cloudpickle.py" in files else Installed({}, "")

@@ -11,6 +11,7 @@ from serverless_gc.encode.fill import (
 )
 from serverless_gc.encode.fingerprint import Scan, fingerprint, scan
 from serverless_gc.encode.partition import Partition
+from serverless_gc.encode.parts import Parts, StoredParts, array_digest, store_array_parts, store_parts
 from serverless_gc.encode.sources import Source, as_source
 
 __all__ = [
@@ -19,9 +20,12 @@ __all__ = [
     "FILL_TARGET",
     "EncodedMatrix",
     "Partition",
+    "Parts",
     "Scan",
     "Source",
     "SparseFillWarning",
+    "StoredParts",
+    "array_digest",
     "as_source",
     "choose_code_for_sparse",
     "encode_rows",
@@ -30,5 +34,7 @@ __all__ = [
     "projected_fill",
     "read_manifest",
     "scan",
+    "store_array_parts",
     "store_encoded",
+    "store_parts",
 ]

@@ -20,7 +20,7 @@ from serverless_gc.encode.sources import Source
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Group", "Plan", "first_alike", "make_plan"]
+__all__ = ["Group", "Plan", "first_alike", "make_plan", "stored_dtype"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def make_plan(
     axis_name(axis)
     if code.kind not in {"data", "multi-message"}:
         raise InputError(f"{code.name} is a {code.kind} code; rows are encoded with a data code (polar, mds, ...)")
-    stored = _stored_dtype(source, dtype)
+    stored = stored_dtype(source, dtype)
     partition = Partition(source.shape[axis], code.k)
     maker: BlockMaker
     if isinstance(source, DenseSource):
@@ -120,7 +120,14 @@ def make_plan(
     return Plan(source, code, axis, stored, partition, maker, first_alike(code, partition), limits)
 
 
-def _stored_dtype(source: Source, dtype: Any) -> np.dtype[Any]:
+def stored_dtype(source: Source, dtype: Any) -> np.dtype[Any]:
+    """Return the type in which a source is stored: that precision, complex for complex data.
+
+    Raises
+    ------
+    InputError
+        If it is no such type, or a complex one for real data.
+    """
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:

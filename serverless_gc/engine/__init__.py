@@ -13,12 +13,14 @@ from serverless_gc.engine.events import (
     Event,
     Failed,
     Issue,
+    Progressed,
     RoundOutcome,
     SetTimer,
     TimerFired,
     Void,
 )
-from serverless_gc.engine.host import Completion, Execute, Host, OnEvent
+from serverless_gc.engine.host import Completion, Execute, Host, OnEvent, Post, Watch
+from serverless_gc.engine.progress import milestones
 from serverless_gc.engine.round import Engine
 from serverless_gc.engine.virtual import VirtualHost
 
@@ -41,10 +43,14 @@ __all__ = [
     "Host",
     "Issue",
     "OnEvent",
+    "Post",
+    "Progressed",
     "RoundOutcome",
     "SetTimer",
     "TaskRecord",
     "TimerFired",
     "VirtualHost",
     "Void",
+    "Watch",
+    "milestones",
 ]

@@ -67,6 +67,10 @@ class Counts:
         Replies dropped because a result of the same task was there already.
     late
         Replies dropped because their attempt had been voided or given up, or belonged to an older round.
+    partial_messages
+        Messages of unfinished tasks that entered the answer; their attempts count as voided or failed all the same.
+    late_partials
+        Partial results dropped because their task was over, or nothing in them was new.
     busy_used, busy_wasted
         Seconds between issue and end, of the used attempts and of all the others.
     failures
@@ -85,6 +89,8 @@ class Counts:
     copies: int = 0
     duplicates: int = 0
     late: int = 0
+    partial_messages: int = 0
+    late_partials: int = 0
     busy_used: float = 0.0
     busy_wasted: float = 0.0
     failures: Mapping[FailureKind, int] = field(default_factory=dict)
@@ -114,6 +120,8 @@ class Counts:
             copies=self.copies + later.copies,
             duplicates=self.duplicates + later.duplicates,
             late=self.late + later.late,
+            partial_messages=self.partial_messages + later.partial_messages,
+            late_partials=self.late_partials + later.late_partials,
             busy_used=self.busy_used + later.busy_used,
             busy_wasted=self.busy_wasted + later.busy_wasted,
             failures=dict(Counter(self.failures) + Counter(later.failures)),
@@ -132,7 +140,7 @@ class Ledger:
         self._records: list[TaskRecord] = []
         self._failures: Counter[FailureKind] = Counter()
         self.issued = self.retries = self.copies = self.withdrawn = 0
-        self.duplicates = self.late = 0
+        self.duplicates = self.late = self.partial_messages = self.late_partials = 0
         self._used = self._surplus = self._voided = 0
         self._busy_used = self._busy_wasted = 0.0
 
@@ -189,6 +197,8 @@ class Ledger:
             copies=self.copies,
             duplicates=self.duplicates,
             late=self.late,
+            partial_messages=self.partial_messages,
+            late_partials=self.late_partials,
             busy_used=self._busy_used,
             busy_wasted=self._busy_wasted,
             failures=dict(self._failures),

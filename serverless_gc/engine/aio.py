@@ -20,7 +20,7 @@ from serverless_gc.engine.events import (
     TimerFired,
     Void,
 )
-from serverless_gc.engine.host import Execute, OnEvent
+from serverless_gc.engine.host import Execute, OnEvent, Watch
 from serverless_gc.engine.round import Engine
 from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.types import TaskSpec
@@ -70,7 +70,9 @@ class AioHost:
         self._grace = grace
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
-    async def run(self, engine: Engine, execute: Execute, *, on_event: OnEvent | None = None) -> RoundOutcome:
+    async def run(
+        self, engine: Engine, execute: Execute, *, on_event: OnEvent | None = None, watch: Watch | None = None
+    ) -> RoundOutcome:
         """Run one round; see `serverless_gc.engine.Host`.
 
         Attempts that the policy keeps run on between two calls; `close` ends them.
@@ -80,7 +82,7 @@ class AioHost:
             flights = self._flights[engine] = _Flights(self._clock, execute)
         flights.attach(execute, on_event)
         try:
-            outcome = await flights.run(engine)
+            outcome = await flights.run(engine, watch)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             flights.cancel(engine, "interrupted" if interrupted else repr(error))
@@ -118,8 +120,9 @@ class _Flights:
         self._loop = asyncio.get_running_loop()
         self._execute, self._on_event = execute, on_event
 
-    async def run(self, engine: Engine) -> RoundOutcome:
+    async def run(self, engine: Engine, watch: Watch | None) -> RoundOutcome:
         ready, on_event = self._ready, self._on_event
+        watching = None if watch is None else self._loop.create_task(self._watch(watch))
         try:
             outcome = self._carry_out(engine.open(self._clock()))
             while outcome is None:
@@ -138,7 +141,17 @@ class _Flights:
         finally:
             self._waiter = None
             self._set_timer(None, 0)
+            if watching is not None:
+                watching.cancel()
+                self._dying.add(watching)
         return outcome
+
+    async def _watch(self, watch: Watch) -> None:
+        try:
+            await watch(self._post)
+        except Exception as error:  # noqa: BLE001 - a bug in the watch, as in an attempt
+            self._bug = error
+            self._wake()
 
     def cancel(self, engine: Engine, reason: str) -> None:
         """Void everything. Observers are not told: one of them may be what failed."""

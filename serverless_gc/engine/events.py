@@ -20,6 +20,7 @@ __all__ = [
     "Event",
     "Failed",
     "Issue",
+    "Progressed",
     "RoundOutcome",
     "SetTimer",
     "TimerFired",
@@ -50,6 +51,28 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed:
+    """Some messages of a task that goes on are here.
+
+    Any attempt may have computed them. Repeated, late or stale ones change nothing.
+
+    Attributes
+    ----------
+    task
+        An attempt at the task.
+    messages
+        Which of the task's messages, by their place in its order of computation: 0 is the first.
+    body, stats
+        What came with them.
+    """
+
+    task: TaskSpec
+    messages: tuple[int, ...]
+    body: Any = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """The timer set by the `SetTimer` with this version and time went off."""
 
@@ -65,7 +88,7 @@ class Cancelled:
     kind: AbortKind = "cancelled"
 
 
-Event: TypeAlias = Arrived | Failed | TimerFired | Cancelled
+Event: TypeAlias = Arrived | Failed | Progressed | TimerFired | Cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,8 @@ class RoundOutcome:
         Why it was aborted, in words.
     failures
         Slots given up, and why, in words.
+    partials
+        What unfinished tasks had delivered, if the policy closed with it (``Close(collect_partials=True)``).
     """
 
     version: int
@@ -101,6 +126,7 @@ class RoundOutcome:
     error: AbortKind | None = None
     reason: str = ""
     failures: Mapping[int, str] = field(default_factory=dict)
+    partials: tuple[Progressed, ...] = ()
 
     @property
     def duration(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from serverless_gc.engine.accounting import Counts, Ledger
@@ -26,14 +26,16 @@ from serverless_gc.engine.events import (
     Event,
     Failed,
     Issue,
+    Progressed,
     RoundOutcome,
     SetTimer,
     TimerFired,
     Void,
 )
+from serverless_gc.engine.progress import ProgressBook
 from serverless_gc.engine.state import RoundState, RoundView
 from serverless_gc.errors import InputError
-from serverless_gc.types import Act, Arrival, Close, InFlight, TaskSpec, View, Wait, WaitPolicy
+from serverless_gc.types import Act, Arrival, Close, InFlight, SeesPartials, TaskSpec, View, Wait, WaitPolicy
 
 __all__ = ["Engine"]
 
@@ -65,6 +67,8 @@ class Engine:
         Model version of the first round.
     keep_records
         Whether to make a `TaskRecord` per attempt; without, simulations are faster.
+    milestones
+        Slot to the `TaskSpec.milestones` of its tasks; without it no task has any.
 
     Raises
     ------
@@ -95,13 +99,17 @@ class Engine:
         history_limit: int = 4096,
         version: int = 0,
         keep_records: bool = True,
+        milestones: Callable[[int], tuple[float, ...]] | None = None,
     ) -> None:
         _check_counts(n_slots=n_slots, max_attempts=max_attempts, history_limit=history_limit)
         self.policy = policy
         self._max_attempts = max_attempts
         self._backoff = Backoff() if backoff is None else backoff
         self._rng = random.Random(seed)
-        self._state = RoundState(n_slots, version=version, seed=seed, history=history, history_limit=history_limit)
+        self._state = RoundState(
+            n_slots, version=version, seed=seed, history=history, history_limit=history_limit, milestones=milestones
+        )
+        self._progress = ProgressBook()
         self._view = RoundView(self._state)
         self._ledger = Ledger(keep_records=keep_records)
         self._backlog: deque[tuple[Event, float]] = deque()
@@ -184,11 +192,13 @@ class Engine:
             self._dispatch(event, now, actions)
         elif isinstance(event, Cancelled):
             self._void(self._state.drop_all(), actions)
-        elif isinstance(event, (Arrived, Failed)):
+        elif isinstance(event, (Arrived, Failed, Progressed)):
             if event.task.task_id in self._state.live:
                 self._backlog.append((event, now))
             elif isinstance(event, Arrived):
                 self._count_stray(event)
+            elif isinstance(event, Progressed):
+                self._ledger.late_partials += 1
         return actions
 
     def _dispatch(self, event: Event, at: float, actions: list[Action]) -> None:
@@ -198,6 +208,8 @@ class Engine:
             self._arrived(event, at, actions)
         elif isinstance(event, Failed):
             self._failed(event, at, actions)
+        elif isinstance(event, Progressed):
+            self._progressed(event, actions)
         elif isinstance(event, TimerFired):
             if event.version == state.version and event.at == self._armed:
                 state.now = max(state.now, event.at)  # a loop's timer may be early by its resolution
@@ -223,6 +235,7 @@ class Engine:
         at = max(at, flight.t_issued)
         arrival = Arrival(flight.task, flight.t_issued, at, event.work_done, event.body, event.stats)
         state.arrived.add(task_id)
+        self._progress.finish(task_id)
         state.buffer.append(arrival)
         state.history.append(at - flight.t_issued)
         self._apply(self.policy.on_arrival(self._view, arrival), actions)
@@ -250,9 +263,19 @@ class Engine:
             self._issue(replace(task, attempt=live.next_attempt), actions, delay)
             return
         state.drop(task.task_id)
+        self._progress.give_up(task.task_id)
         tries = f" ({live.failures} attempts)" if live.failures > 1 else ""
         state.failures[task.slot] = (event.kind, f"{event.message or 'no message'}{tries}")
         self._apply(self.policy.on_failure(self._view, task), actions)
+
+    def _progressed(self, event: Progressed, actions: list[Action]) -> None:
+        task_id = event.task.task_id
+        wanted = task_id in self._state.live or self._progress.takes(task_id)
+        new = self._progress.enter(event) if wanted else None
+        if new is None:
+            self._ledger.late_partials += 1
+        elif isinstance(self.policy, SeesPartials):
+            self._apply(self.policy.on_partial(self._view, new.task, new.messages), actions)
 
     # -- acts of the policy ------------------------------------------------------------------------------
 
@@ -301,8 +324,6 @@ class Engine:
 
     def _close(self, act: Close, actions: list[Action]) -> None:
         state = self._state
-        if act.collect_partials:
-            raise InputError("Close(collect_partials=True) needs partial results, which no kernel delivers")
         buffer = state.buffer
         if act.consume is None:
             used, rest = tuple(buffer), []
@@ -313,12 +334,14 @@ class Engine:
             if len(wanted) != len(used) or len(rest) + len(used) != len(buffer):
                 raise InputError("Close(consume=...) must name arrivals of view.buffer, each once")
         self._ledger.used(used)
+        partials = self._progress.collect() if act.collect_partials else ()
+        self._ledger.partial_messages += sum(len(part.messages) for part in partials)
         if self.policy.leftover == "cancel":
             self._void(state.drop_all(), actions)
             self._ledger.surplus(rest)
             rest = []
         state.buffer = rest
-        actions.append(CloseRound(self._finish(used, None, "")))
+        actions.append(CloseRound(self._finish(used, None, "", partials)))
 
     def _abort(self, kind: AbortKind, reason: str, actions: list[Action]) -> None:
         state = self._state
@@ -327,7 +350,9 @@ class Engine:
         state.buffer = []
         actions.append(AbortRound(self._finish((), kind, reason)))
 
-    def _finish(self, used: tuple[Arrival, ...], error: AbortKind | None, reason: str) -> RoundOutcome:
+    def _finish(
+        self, used: tuple[Arrival, ...], error: AbortKind | None, reason: str, partials: tuple[Progressed, ...] = ()
+    ) -> RoundOutcome:
         state = self._state
         counts, records = self._ledger.close(self._outstanding())
         outcome = RoundOutcome(
@@ -340,10 +365,12 @@ class Engine:
             error=error,
             reason=reason,
             failures={slot: f"{kind}: {message}" for slot, (kind, message) in state.failures.items()},
+            partials=partials,
         )
         self._is_open = False
         self._last = outcome
         self._armed = None
+        self._progress.end_round(state.live)
         state.advance(closed=error is None)
         return outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
@@ -30,7 +30,16 @@ class LiveTask:
 class RoundState:
     """Mutable state of the engine. Only the engine writes to it."""
 
-    def __init__(self, n_slots: int, *, version: int, seed: int, history: Iterable[float], history_limit: int) -> None:
+    def __init__(
+        self,
+        n_slots: int,
+        *,
+        version: int,
+        seed: int,
+        history: Iterable[float],
+        history_limit: int,
+        milestones: Callable[[int], tuple[float, ...]] | None = None,
+    ) -> None:
         self.n_slots = n_slots
         self.version = version
         self.now = -math.inf
@@ -44,6 +53,7 @@ class RoundState:
         self.n_flying = 0  # their sum
         self.arrived: set[str] = set()  # task ids whose result was taken in this round or is still buffered
         self._seed = seed
+        self._milestones = milestones
         self._salt = _mix(_mix(0, seed), version)
         self._newest: dict[int, str] = {}  # slot -> its newest task of this version
         self._made: dict[int, int] = {}  # slot -> tasks made for this version
@@ -112,7 +122,13 @@ class RoundState:
             return replace(next(iter(live.flights.values())).task, attempt=live.next_attempt, **fields)
         made = self._made.get(slot, 0)
         task_id = f"{self.version}-{slot}-{made}" if made else f"{self.version}-{slot}"
-        task = TaskSpec(task_id, slot, self.version, seed=_mix(self._salt, slot + (made << 32)) >> 1)
+        task = TaskSpec(
+            task_id,
+            slot,
+            self.version,
+            seed=_mix(self._salt, slot + (made << 32)) >> 1,
+            milestones=self._milestones(slot) if self._milestones else (),
+        )
         return replace(task, **fields) if fields else task
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,15 +18,16 @@ from serverless_gc.engine.events import (
     Event,
     Failed,
     Issue,
+    Progressed,
     RoundOutcome,
     SetTimer,
     TimerFired,
     Void,
 )
-from serverless_gc.engine.host import Execute, OnEvent
+from serverless_gc.engine.host import Execute, OnEvent, Watch
 from serverless_gc.engine.round import Engine
 from serverless_gc.errors import InputError, InvokeError
-from serverless_gc.types import StragglerModel, TaskSpec
+from serverless_gc.types import StragglerModel, TaskSpec, Timing
 
 __all__ = ["VirtualHost"]
 
@@ -35,8 +38,10 @@ _AHEAD = 512
 class VirtualHost:
     """Runs rounds in virtual time: a `StragglerModel` says how long each attempt takes.
 
-    An attempt's work is done when it arrives in virtual time, so a voided one is never computed. The clock goes on from
-    round to round. Equal seeds give equal runs.
+    An attempt's work is done when it arrives in virtual time, so a voided one is never computed. Partial results are
+    there at the task's `TaskSpec.milestones`: after start, read, that fraction of compute, and one write; the first of
+    them does the whole work, the others and the result are taken from it. The clock goes on from round to round. Equal
+    seeds give equal runs.
 
     Parameters
     ----------
@@ -80,20 +85,32 @@ class VirtualHost:
         self.ignored_seconds = 0.0
         self._model = model
         self._sample_task = getattr(model, "sample_task", None)
-        self._totals = getattr(model, "totals", None) if self._sample_task is None else None
+        self._totals: Any = getattr(model, "totals", None) if self._sample_task is None else None
         self._drawn: dict[float, list[float]] = {}  # work of a task -> totals drawn ahead
         self._rng = np.random.default_rng(seed)
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
-    async def run(self, engine: Engine, execute: Execute, *, on_event: OnEvent | None = None) -> RoundOutcome:
+    async def run(
+        self,
+        engine: Engine,
+        execute: Execute,
+        *,
+        on_event: OnEvent | None = None,
+        watch: Watch | None = None,  # noqa: ARG002 - when partial results are there is known
+    ) -> RoundOutcome:
         """Run one round; see `serverless_gc.engine.Host`."""
         flights = self._of(engine)
         try:
             outcome = self._carry_out(engine.open(self.now), flights, on_event)
             while outcome is None:
                 event = self._next(flights)
-                if isinstance(event, Arrived):
-                    event = await _perform(event.task, execute)
+                if isinstance(event, (Arrived, Progressed)):
+                    done = await flights.perform(event.task, execute)
+                    if isinstance(event, Arrived):
+                        flights.forget(event.task)
+                        event = done
+                    elif isinstance(done, Failed):
+                        continue  # it published nothing, and fails at its time
                 if on_event is not None:
                     on_event(event, self.now)
                 outcome = self._carry_out(engine.handle(event, self.now), flights, on_event)
@@ -152,7 +169,7 @@ class VirtualHost:
         if arrival == math.inf:
             return Cancelled("the attempts in flight never answer, and no deadline is set", kind="starved")
         self.now = max(self.now, arrival)
-        return Arrived(flights.pop())
+        return flights.pop()
 
     def _carry_out(self, actions: Iterable[Action], flights: _Flights, on_event: OnEvent | None) -> RoundOutcome | None:
         outcome = None
@@ -161,7 +178,11 @@ class VirtualHost:
                 on_event(action, self.now)
             if isinstance(action, Issue):
                 task = action.task
-                flights.push(task, self.now + action.delay, self._seconds(task))
+                start = self.now + action.delay
+                if self._totals is not None and not task.milestones:
+                    flights.start(task, start, self._ahead(task.work))
+                else:
+                    flights.push(task, start, self._timing(task))
             elif isinstance(action, Void):
                 self.ignored_seconds += flights.void(action.tasks, self.now)
             elif isinstance(action, SetTimer):
@@ -171,41 +192,48 @@ class VirtualHost:
                 flights.timer = None
         return outcome
 
-    def _seconds(self, task: TaskSpec) -> float:
-        if self._totals is not None:
-            ahead = self._drawn.get(task.work)
-            if not ahead:
-                ahead = self._drawn[task.work] = self._totals(task.work, self._rng, _AHEAD).tolist()
-            return ahead.pop()
+    def _ahead(self, work: float) -> float:
+        """Take a total that was drawn ahead."""
+        ahead = self._drawn.get(work)
+        if not ahead:
+            ahead = list(self._totals(work, self._rng, _AHEAD).tolist())
+            self._drawn[work] = ahead
+        return ahead.pop()
+
+    def _timing(self, task: TaskSpec) -> Timing:
+        timing: Timing
         if self._sample_task is not None:
             timing = self._sample_task(task, self._rng)
         else:
             timing = self._model.sample(task.slot, task.version, task.work, self._rng)
-        return float(timing.total)
-
-
-async def _perform(task: TaskSpec, execute: Execute) -> Event:
-    try:
-        done = await execute(task)
-    except InvokeError as error:
-        return Failed(task, error.kind, str(error), error.retryable)
-    return Arrived(task, done.body, done.work_done, done.stats)
+        return timing
 
 
 class _Flights:
-    """The attempts of one engine, by time of arrival."""
+    """The attempts of one engine, by time of arrival; partial results are earlier arrivals of the same attempt."""
 
     def __init__(self) -> None:
         self.timer: TimerFired | None = None
-        self._heap: list[tuple[float, int, TaskSpec]] = []
+        self._heap: list[tuple[float, int, TaskSpec, tuple[int, ...] | None]] = []  # None: the result itself
         self._started: dict[tuple[str, int], tuple[float, float]] = {}
+        self._done: dict[tuple[str, int], Event] = {}
         self._pushed = 0
 
-    def push(self, task: TaskSpec, start: float, seconds: float) -> None:
-        self._pushed += 1
+    def push(self, task: TaskSpec, start: float, timing: Timing) -> None:
+        if task.milestones:
+            around = timing.start + timing.read + timing.write
+            for fraction, places in _published(task.milestones):
+                self._schedule(start + around + fraction * timing.compute, task, places)
+        self.start(task, start, float(timing.total))
+
+    def start(self, task: TaskSpec, start: float, seconds: float) -> None:
         self._started[task.task_id, task.attempt] = (start, seconds)
-        if seconds < math.inf:
-            heapq.heappush(self._heap, (start + seconds, self._pushed, task))
+        self._schedule(start + seconds, task, None)
+
+    def _schedule(self, at: float, task: TaskSpec, places: tuple[int, ...] | None) -> None:
+        self._pushed += 1
+        if at < math.inf:
+            heapq.heappush(self._heap, (at, self._pushed, task, places))
 
     def next_time(self) -> float:
         heap, started = self._heap, self._started
@@ -213,16 +241,42 @@ class _Flights:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
-    def pop(self) -> TaskSpec:
-        task = heapq.heappop(self._heap)[2]
+    def pop(self) -> Arrived | Progressed:
+        _, _, task, places = heapq.heappop(self._heap)
+        if places is not None:
+            return Progressed(task, places)
         del self._started[task.task_id, task.attempt]
-        return task
+        return Arrived(task)
+
+    async def perform(self, task: TaskSpec, execute: Execute) -> Event:
+        """Do an attempt's work, once."""
+        key = (task.task_id, task.attempt)
+        if key not in self._done:
+            try:
+                done = await execute(task)
+            except InvokeError as error:
+                self._done[key] = Failed(task, error.kind, str(error), error.retryable)
+            else:
+                self._done[key] = Arrived(task, done.body, done.work_done, done.stats)
+        return self._done[key]
+
+    def forget(self, task: TaskSpec) -> None:
+        """Drop what an attempt's work gave."""
+        self._done.pop((task.task_id, task.attempt), None)
 
     def void(self, tasks: Iterable[TaskSpec], now: float) -> float:
         """Forget attempts; return how many seconds those that run had still to go."""
         ignored = 0.0
         for task in tasks:
+            if self._done:
+                self.forget(task)
             start, seconds = self._started.pop((task.task_id, task.attempt), (now, 0.0))
             if start <= now and seconds < math.inf:
                 ignored += max(0.0, start + seconds - now)
         return ignored
+
+
+def _published(marks: Sequence[float]) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Group the places of messages that are published together."""
+    for fraction, group in itertools.groupby(enumerate(marks), key=lambda entry: entry[1]):
+        yield fraction, tuple(place for place, _ in group)

@@ -13,7 +13,7 @@ from serverless_gc.errors import FailureKind, InvokeError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.types import Buffer, TaskSpec
-from serverless_gc.wire.reply import Reply
+from serverless_gc.wire import Reply, Task
 
 __all__ = ["FaultyInvoker", "StragglingInvoker", "inject"]
 
@@ -50,7 +50,8 @@ class StragglingInvoker(_Wrapper):
 
     A task takes ``factor * (base + inner)`` seconds, where ``inner`` is what the inner call took and ``factor`` is 1
     or the slowdown. The share of ``base`` passes before the inner call, as a start-up would: the result of a slow
-    task is not in the store early, and one that is voided meanwhile does not run at all.
+    task is not in the store early, and one that is voided meanwhile does not run at all. A task that publishes partial
+    results has its share spread over its messages instead: the worker itself is slow, also on Lambda, which bills it.
 
     Parameters
     ----------
@@ -83,6 +84,8 @@ class StragglingInvoker(_Wrapper):
             Of kind ``"timeout"`` if the slowed task would not end in time; whatever the inner invoker raises.
         """
         factor = self._stragglers.factor(task.slot, task.version, task.attempt)
+        if task.milestones:
+            return await self.inner.invoke(task, _paced(payload, factor, self._stragglers.base), timeout=timeout)
         begin = self._clock()
         await self._wait(task, factor * self._stragglers.base, timeout, timeout)
         started = self._clock()
@@ -101,6 +104,14 @@ class StragglingInvoker(_Wrapper):
                 kind="timeout",
                 reason="no reply",
             )
+
+
+def _paced(payload: Buffer, factor: float, base: float) -> Buffer:
+    """Tell the worker to be slow at every message."""
+    task = Task.from_bytes(payload)
+    pace = task.params.get("pace", 0.0) + factor * base / task.params["n_messages"]
+    slowdown = task.params.get("slowdown", 1.0) * factor
+    return replace(task, params={**task.params, "pace": pace, "slowdown": slowdown}).to_bytes()
 
 
 class FaultyInvoker(_Wrapper):

@@ -38,6 +38,10 @@ class Report:
         Attempts repeated after a failure; answers 429.
     recovered
         Lost replies whose results were found in the store.
+    partial_messages
+        Messages of unfinished tasks that entered the answer; the tasks count as given up or failed all the same.
+    polls
+        Listings of the store in search of partial results.
     late
         Replies of attempts that had been given up: not used.
     stale
@@ -90,6 +94,8 @@ class Report:
     retries: int = 0
     throttles: int = 0
     recovered: int = 0
+    partial_messages: int = 0
+    polls: int = 0
     late: int = 0
     stale: int = 0
     duplicates: int = 0
@@ -109,6 +115,25 @@ class Report:
     spans: tuple[Span, ...] = ()
     decodable: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Squared error of how often partitions are counted in a gradient, the largest of several rounds; 0 if exact.
+
+        With ``G`` the matrix of all partition gradients, the gradient misses by at most ``sqrt(error)`` times the
+        largest singular value of ``G``.
+        """
+        return 0.0 if self.certificate is None else self.certificate.error
+
+    @property
+    def error_per_partition(self) -> float:
+        """``error / k``: 0 for an exact gradient, 1 if nothing was counted."""
+        return self.error / self.k if self.k else 0.0
+
+    @property
+    def weights(self) -> Mapping[int, Any]:
+        """What each used message of a gradient code was multiplied by; empty for other codes."""
+        return {} if self.certificate is None else self.certificate.weights
 
     @property
     def balanced(self) -> bool:
@@ -172,7 +197,7 @@ class Report:
             ]
         )
         yield f"{who or 'report'}: {_count(self.rounds, 'round')} in {_seconds(self.elapsed)}"
-        yield f"  tasks    {self._tasks()}; {_count(self.awaited, 'result')} had arrived"
+        yield f"  tasks    {self._tasks()}; {_count(self.awaited, 'result')} had arrived{self._partial()}"
         if trouble := self._trouble():
             yield f"  trouble  {trouble}"
         if cost := self._cost():
@@ -187,6 +212,11 @@ class Report:
             f"{self.issued} issued = {self.used} used + {self.surplus} surplus + {self.failed} failed"
             f" + {self.voided} voided"
         )
+
+    def _partial(self) -> str:
+        if not self.partial_messages:
+            return ""
+        return f", and {_count(self.partial_messages, 'message')} of unfinished tasks"
 
     def _trouble(self) -> str:
         said = [
@@ -212,6 +242,8 @@ class Report:
             words.append(f"{_bytes(self.bytes_up)} up, {_bytes(self.bytes_down)} down")
         if self.encode_seconds or self.decode_seconds:
             words.append(f"encode {_seconds(self.encode_seconds)}, decode {_seconds(self.decode_seconds)}")
+        if self.polls:
+            words.append(f"{self.polls} look{'s' if self.polls > 1 else ''} for partial results")
         if self.warmed:
             words.append(f"{_count(self.warmed, 'no-op invocation')} to warm up")
         return "; ".join(words)
@@ -220,6 +252,7 @@ class Report:
 _SUMMED = (
     *("issued", "used", "surplus", "failed", "voided", "elapsed", "awaited", "rounds", "retries", "throttles"),
     *("recovered", "late", "stale", "duplicates", "refused_writes", "slow_downs", "by_reference"),
+    *("partial_messages", "polls"),
     *("bytes_up", "bytes_down", "warmed"),
     *("encode_seconds", "decode_seconds"),
 )
@@ -231,11 +264,11 @@ def _worse(a: Certificate | None, b: Certificate | None) -> Certificate | None:
     return max(a, b, key=_badness)
 
 
-def _badness(certificate: Certificate) -> tuple[float, float, float]:
+def _badness(certificate: Certificate) -> tuple[float, ...]:
     residual = certificate.residual or 0.0
     # A figure that could not be computed is the worst one.
     worst = [float("inf") if np.isnan(x) else x for x in (certificate.predicted_error, residual)]
-    return max(worst), certificate.amplification, len(certificate.warning)
+    return round(certificate.error, 9), max(worst), certificate.amplification, len(certificate.warning)
 
 
 def _answer(certificate: Certificate) -> str:
@@ -276,4 +309,6 @@ def _json(value: Any) -> Any:
         return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return [value.real, value.imag] if isinstance(value, complex) else value

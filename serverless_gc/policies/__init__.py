@@ -2,6 +2,7 @@
 
 from serverless_gc.policies.deadline import Deadline
 from serverless_gc.policies.decodable import Certifies, UntilDecodable
+from serverless_gc.policies.error import TracksError, UntilError, natural_policy
 from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
 from serverless_gc.policies.speculate import Speculate, late_after
 
@@ -14,7 +15,10 @@ __all__ = [
     "KBatchSync",
     "KSync",
     "Speculate",
+    "TracksError",
     "UntilDecodable",
+    "UntilError",
     "WaitAll",
     "late_after",
+    "natural_policy",
 ]

@@ -12,6 +12,8 @@ from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["Deadline"]
 
+_WITH_ALL = Close(collect_partials=True)
+
 
 class Deadline(Following):
     """Follow another policy, but for a limited time.
@@ -23,8 +25,8 @@ class Deadline(Following):
     seconds
         Time allowed, counted from the opening of the round.
     on_expire
-        ``"abort"`` gives the round up. ``"close"`` closes it with what is here, for answers that may be approximate; so
-        does running out of tasks.
+        ``"abort"`` gives the round up. ``"close"`` closes it with what is here, partial results included, for answers
+        that may be approximate; so does running out of tasks. With nothing here the round is given up all the same.
 
     Raises
     ------
@@ -52,10 +54,12 @@ class Deadline(Following):
         super().__init__(inner)
         self.seconds = float(seconds)
         self.on_expire = on_expire
+        self._partials = False
 
     def open(self, view: View) -> Sequence[TaskSpec]:
         """Open the inner policy."""
         self._restart()
+        self._partials = False
         return self.inner.open(view)
 
     def on_arrival(self, view: View, arrival: Arrival) -> Act:
@@ -65,6 +69,11 @@ class Deadline(Following):
     def on_failure(self, view: View, task: TaskSpec) -> Act:
         """Ask the inner policy; if it waits, look at the time."""
         return self._limit(view, self.inner.on_failure(view, task), late=view.now > self._end(view))
+
+    def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act:
+        """Ask the inner policy; if it waits, look at the time."""
+        self._partials = True
+        return self._limit(view, super().on_partial(view, task, messages), late=view.now > self._end(view))
 
     def timer(self, view: View) -> float | None:
         """Whichever comes first: the inner policy's timer or the deadline."""
@@ -81,12 +90,13 @@ class Deadline(Following):
     def _limit(self, view: View, act: Act, *, late: bool) -> Act:
         if isinstance(act, Close):
             return act
+        closing = self.on_expire == "close" and (len(view.buffer) > 0 or self._partials)
         if isinstance(act, Abort):
-            return Close() if self.on_expire == "close" and act.kind == "starved" else act
+            return _WITH_ALL if closing and act.kind == "starved" else act
         if late:
-            return Close() if self.on_expire == "close" else Abort(self._expired(view), "deadline")
-        if self.on_expire == "close" and not act.issue and not view.in_flight():
-            return Close()
+            return _WITH_ALL if closing else Abort(self._expired(view), "deadline")
+        if closing and not act.issue and not view.in_flight():
+            return _WITH_ALL
         return act
 
     def _expired(self, view: View) -> str:

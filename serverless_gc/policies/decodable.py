@@ -28,12 +28,13 @@ class UntilDecodable:
     Parameters
     ----------
     code
-        The code; slot ``i`` delivers the messages ``code.placement(i)``.
+        The code; slot ``i`` delivers the messages ``code.placement(i)``, in this order if partial results come.
     margin
-        Wait for so many results beyond that, as long as any can still come: a parity check on the others.
+        Wait for so many results beyond that, as long as any can still come: a parity check on the others. A partial
+        result counts as one.
     tolerance
         If the code predicts its accuracy (`Certifies`) and the prediction is above this relative error, wait for
-        further results; None to skip.
+        further results; None for the code's own ``guard``, which most codes do not need.
     max_extra
         At most so many.
 
@@ -44,8 +45,8 @@ class UntilDecodable:
 
     Notes
     -----
-    Everything that arrived is consumed. When nothing more can come and the answer is not determined, the round is
-    aborted; the reason names the missing blocks.
+    Everything that arrived is consumed, and of unfinished tasks the messages that are here. When nothing more can come
+    and the answer is not determined, the round is aborted; the reason names the missing blocks.
     """
 
     leftover: Literal["cancel", "keep"] = "cancel"
@@ -57,15 +58,16 @@ class UntilDecodable:
             raise InputError(f"tolerance must be positive, got {tolerance}")
         self.code = code
         self.margin = margin
-        self.tolerance = tolerance
+        self.tolerance = code.guard if tolerance is None else tolerance
         self.max_extra = max_extra
         self._start(())
 
     def _start(self, slots: Collection[int]) -> None:
         self._outstanding = set(slots)
+        self._partial: set[int] = set()  # slots of which only some messages are here
         self._tracker: Tracker = self.code.tracker()
         self._verdict = Verdict(decodable=False)
-        self._arrived: list[int] = []
+        self._arrived: dict[int, None] = {}
         self._n_results = 0
         self._beyond = 0  # results since the answer was determined
 
@@ -87,14 +89,34 @@ class UntilDecodable:
         """Close if the answer is determined."""
         slot = arrival.task.slot
         self._outstanding.discard(slot)
+        self._partial.discard(slot)
         self._n_results += 1
+        self._take(self.code.placement(slot))
+        return self._decide(view)
+
+    def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act:
+        """Close if the answer is determined with these messages of an unfinished task.
+
+        Raises
+        ------
+        InputError
+            If the slot has no such message.
+        """
+        placed = self.code.placement(task.slot)
+        for place in messages:
+            if not 0 <= place < len(placed):
+                raise InputError(f"slot {task.slot} has messages 0..{len(placed) - 1}, there is none at place {place}")
+        self._partial.add(task.slot)
+        self._take([placed[place] for place in messages])
+        return self._decide(view)
+
+    def _take(self, messages: Sequence[int]) -> None:
         if self._verdict:
             self._beyond += 1
-        for message in self.code.placement(slot):
-            self._arrived.append(message)
+        for message in messages:
+            self._arrived[message] = None
             if not self._verdict:
                 self._verdict = self._tracker.add(message)
-        return self._decide(view)
 
     def on_failure(self, view: View, task: TaskSpec) -> Act:
         """Give up if nothing more can come."""
@@ -103,7 +125,9 @@ class UntilDecodable:
 
     def _decide(self, view: View) -> Act:
         if self._verdict:
-            return Wait() if self._outstanding and self._wants_more() else Close()
+            if self._outstanding and self._wants_more():
+                return Wait()
+            return Close(collect_partials=bool(self._partial))
         if self._outstanding:
             return Wait()
         return Abort(

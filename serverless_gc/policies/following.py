@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-from serverless_gc.types import Act, View, Wait, WaitPolicy
+from serverless_gc.types import Act, SeesPartials, TaskSpec, View, Wait, WaitPolicy
 
 __all__ = ["Explains", "Following"]
 
@@ -31,6 +32,10 @@ class Following:
     def explain(self) -> str:
         """Say what the inner policy still waits for; empty if it does not tell."""
         return self.inner.explain() if isinstance(self.inner, Explains) else ""
+
+    def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act:
+        """Ask the inner policy, if it looks at partial results."""
+        return self.inner.on_partial(view, task, messages) if isinstance(self.inner, SeesPartials) else Wait()
 
     def _restart(self) -> None:
         self._asked = -1.0

@@ -132,6 +132,10 @@ class Speculate(Following):
         """Ask the inner policy; if it waits, copy what is late."""
         return self._with_copies(view, self.inner.on_failure(view, task))
 
+    def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act:
+        """Ask the inner policy; if it waits, copy what is late."""
+        return self._with_copies(view, super().on_partial(view, task, messages))
+
     def timer(self, view: View) -> float | None:
         """Whichever comes first: the inner policy's timer, or a task being late."""
         times = [self._due(flight) - view.round_start for flight in self._candidates(view)]

@@ -16,7 +16,8 @@ __all__ = ["Injected"]
 class Injected:
     """A delay model with stragglers injected: the same description as a session's ``inject=``.
 
-    Every task takes at least ``stragglers.base`` seconds; a slow one takes ``stragglers.slowdown`` times longer.
+    Every task takes at least ``stragglers.base`` seconds; a slow one takes ``stragglers.slowdown`` times longer. The
+    padding passes before the work, or while it is done if the task publishes partial results.
 
     Parameters
     ----------
@@ -44,10 +45,15 @@ class Injected:
     def sample_task(self, task: TaskSpec, rng: np.random.Generator) -> Timing:
         """Draw the timing of any attempt: a retry or copy has a draw of its own, unless stragglers persist."""
         timing = self.model.sample(task.slot, task.version, task.work, rng)
-        return self._slowed(timing, self.stragglers.factor(task.slot, task.version, task.attempt))
+        factor = self.stragglers.factor(task.slot, task.version, task.attempt)
+        return self._slowed(timing, factor, spread=bool(task.milestones))
 
-    def _slowed(self, timing: Timing, factor: float) -> Timing:
+    def _slowed(self, timing: Timing, factor: float, *, spread: bool = False) -> Timing:
         padding = max(0.0, self.stragglers.base - timing.total)
+        before, during = (0.0, padding) if spread else (padding, 0.0)
         return Timing(
-            factor * (timing.start + padding), factor * timing.read, factor * timing.compute, factor * timing.write
+            factor * (timing.start + before),
+            factor * timing.read,
+            factor * (timing.compute + during),
+            factor * timing.write,
         )

@@ -82,6 +82,7 @@ def offline_aws(
     handler: str = WORKER,
     concurrency: int = 1000,
     timeout: float = 900.0,
+    threads: int = 2,
     activate: bool = True,
 ) -> Iterator[OfflineAws]:
     """Run S3 and Lambda on this machine while the block runs.
@@ -101,6 +102,8 @@ def offline_aws(
         Invocations that the account admits at once; more are answered 429.
     timeout
         Seconds that the function may run.
+    threads
+        How many invocations really run at once; more are needed where workers sleep on purpose.
     activate
         Whether to set the environment (see `OfflineAws.activated`); otherwise nothing of this process is changed.
 
@@ -125,7 +128,11 @@ def offline_aws(
     with moto_server() as s3_url:
         _make_bucket(s3_url, bucket)
         endpoint = LambdaEndpoint(
-            {function: handler}, concurrency=concurrency, timeout=timeout, environment=_client_environment(s3_url)
+            {function: handler},
+            concurrency=concurrency,
+            timeout=timeout,
+            threads=threads,
+            environment=_client_environment(s3_url),
         )
         with endpoint, contextlib.ExitStack() as stack:
             aws = OfflineAws(s3_url, bucket, function, endpoint)

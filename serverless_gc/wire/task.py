@@ -39,7 +39,10 @@ class Task:
     cancel_key
         If an object exists under this key the worker stops before computing; empty to skip the check.
     params
-        Parameters of the kernel, JSON types.
+        Parameters of the kernel, JSON types. ``"publish"``: after so many messages each the worker stores the new ones,
+        see `part_key`, and looks for the cancel mark; absent or 0 for no partial results. ``"n_messages"``: how many
+        there are. ``"pace"`` and ``"slowdown"``: seconds added to each message then, and how many times longer it
+        takes, for experiments.
     urls
         ``"GET key"``, ``"HEAD key"`` or ``"PUT key"`` to a presigned URL, for a worker without rights of its own; it
         then opens no store. Secrets: not shown.
@@ -61,6 +64,15 @@ class Task:
     params: Mapping[str, Any] = field(default_factory=dict)
     protocol: int = PROTOCOL
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def part_key(self, first: int) -> str:
+        """Store key of the partial result that begins with the task's message ``first``."""
+        return f"{self.result_key}.{first:04d}"
+
+    def part_keys(self) -> list[str]:
+        """Store keys of all partial results; the last messages come with the result."""
+        every, messages = self.params.get("publish", 0), self.params.get("n_messages", 0)
+        return [self.part_key(first) for first in range(0, messages - every, every)] if every else []
 
     def to_parts(self) -> list[bytes | memoryview]:
         """Pack into buffers whose concatenation is the frame."""

@@ -24,6 +24,7 @@ from serverless_gc.wire import PROTOCOL, Block, CsrBlock, Frame, FrameError, Rep
 from serverless_gc.worker import kernels
 from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
 from serverless_gc.worker.cache import BlockCache, cache_bytes
+from serverless_gc.worker.parts import Parts
 from serverless_gc.worker.retry import JITTER, Backoff, RetryCounts, RetryingBlobs
 
 __all__ = ["Warm", "handle", "run"]
@@ -90,6 +91,8 @@ class _Attempt:
         self.execution = uuid.uuid4().hex
         self.bytes_read = 0
         self.cache_hits = 0
+        self.published = 0
+        self.resumed = 0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -112,8 +115,10 @@ class _Attempt:
             blocks = [self._block(self.warm.blocks, key) for key in task.blocks]
             operand = self._operand()
             self._check_mark()
+        value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
-            value = np.asarray(kernels.get(task.kernel)(blocks, operand, task.params))
+            if value is None:
+                value = np.asarray(kernels.get(task.kernel)(blocks, operand, task.params))
             if value.dtype.kind not in "biufc":
                 raise TypeError(f"kernel {task.kernel!r} returned an array of {value.dtype}, numbers are expected")
         duplicate = False
@@ -140,7 +145,41 @@ class _Attempt:
             "cache_hits": self.cache_hits,
             "retries": self.counts.retries,
             "slow_downs": self.counts.slow_downs,
+            **({"published": self.published, "resumed": self.resumed} if self.task.params.get("publish") else {}),
         }
+
+    def _published(self, blocks: list[Block], operand: NDArray[Any] | None) -> NDArray[Any]:
+        """Do the work message by message, storing them early and looking for the cancel mark at the same times."""
+        task = self.task
+        parts, values = Parts(task, self.blobs), list[NDArray[Any]]()
+        if task.attempt:
+            with self.phase("read"):
+                values = parts.earlier()
+            self.resumed = len(values)
+        messages = kernels.stream(task.kernel, blocks, operand, task.params, self.resumed)
+        while True:
+            with self.phase("compute"):
+                value = self._paced(messages)
+            if value is None:
+                return values[0] if len(values) == 1 else np.stack(values)
+            values.append(value)
+            if parts.due(len(values)):
+                with self.phase("write"):
+                    self.published += parts.store(values, self.times, self.stats())
+                with self.phase("read"):
+                    self._check_mark()
+
+    def _paced(self, messages: Iterator[NDArray[Any]]) -> NDArray[Any] | None:
+        """Make the next message, as slowly as the task says: ``slowdown`` times longer, ``pace`` seconds on top."""
+        start = time.perf_counter()
+        message = next(messages, None)
+        if message is None:
+            return None
+        params = self.task.params
+        extra = (params.get("slowdown", 1.0) - 1.0) * (time.perf_counter() - start) + params.get("pace", 0.0)
+        if extra > 0:
+            self.blobs.sleep(extra)
+        return np.asarray(message)
 
     def _check_mark(self) -> None:
         if self.task.cancel_key and self.blobs.exists(self.task.cancel_key):

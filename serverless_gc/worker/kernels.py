@@ -1,6 +1,8 @@
 """What a worker can compute, by name.
 
-A kernel takes the task's blocks, its operand and its parameters and returns one array. Booleans, integers and
+A kernel takes the task's blocks, its operand and its parameters and returns one array. One that makes several
+messages also comes as a stream that gives one after the other, so that a worker can publish the first before it works
+on the next. Booleans, integers and
 float16 are promoted before any sum (integers to int64, or to float64 beside floats); a block of lower precision
 than its operand is converted a strip at a time, so the block is never copied as a whole.
 """
@@ -8,8 +10,8 @@ than its operand is converted a strip at a time, so the block is never copied as
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,31 @@ from numpy.typing import NDArray
 from serverless_gc.wire import Block, CsrBlock
 from serverless_gc.worker import losses
 
-__all__ = ["KERNELS", "Kernel", "get", "multiply", "multiply_transposed"]
+__all__ = [
+    "KERNELS",
+    "STREAMS",
+    "Kernel",
+    "Stream",
+    "get",
+    "gradient_messages",
+    "multiply",
+    "multiply_transposed",
+    "stream",
+]
 
 Array: TypeAlias = NDArray[Any]
 Kernel: TypeAlias = Callable[[Sequence[Block], Array | None, Mapping[str, Any]], Array]
+
+
+class Stream(Protocol):
+    """A kernel that gives its messages one after the other, from the ``first`` wanted one on."""
+
+    def __call__(
+        self, blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+    ) -> Iterator[Array]:
+        """Give the messages."""
+        ...
+
 
 _STRIP_BYTES = 1 << 20  # fits the second-level cache, and a temporary of this size costs nothing
 
@@ -169,44 +192,154 @@ def _need_operand(kernel: str, operand: Array | None) -> Array:
     return operand
 
 
-def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
+def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return the task's block times its operand; for several blocks the stack of their products."""
+    products = list(matvec_messages(blocks, operand, params))
+    return products[0] if len(products) == 1 else np.stack(products)
+
+
+def matvec_messages(
+    blocks: Sequence[Block],
+    operand: Array | None,
+    params: Mapping[str, Any],  # noqa: ARG001 - one signature for all streams
+    first: int = 0,
+) -> Iterator[Array]:
+    """Yield the product of each block with the operand, from block ``first`` on."""
     operand = _need_operand("matvec", operand)
     if not blocks:
         raise ValueError("kernel 'matvec' needs a block, the task names none")
-    if len(blocks) == 1:
-        return multiply(blocks[0], operand)
-    return np.stack([multiply(block, operand) for block in blocks])
+    for block in blocks[first:]:
+        yield multiply(block, operand)
+
+
+def matmul(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
+    """Return the product of the task's two blocks; the second one must be dense."""
+    if len(blocks) != 2:
+        raise ValueError(f"kernel 'matmul' takes two blocks, the task names {len(blocks)}")
+    left, right = blocks
+    if isinstance(right, CsrBlock):
+        raise ValueError("kernel 'matmul' needs a dense second block, got a sparse one")  # noqa: TRY004 - like all kernels
+    return multiply(left, right)
 
 
 def gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
-    """Return the gradient of a loss over the task's data parts at the weights ``operand``, a sum over rows.
+    """Return the message of `gradient_messages`, or for several their stack."""
+    messages = list(gradient_messages(blocks, operand, params))
+    return messages[0] if len(messages) == 1 else np.stack(messages)
 
-    ``blocks`` is ``X, y`` for each part, or ``X, y, sample_weight`` if ``params["weighted"]``. ``params["loss"]``
-    names the loss, ``params["loss_params"]`` are its parameters, and ``params["coefficients"]`` the factor of each
-    part in the sum, 1 by default (a pair is a complex number).
+
+def gradient_messages(
+    blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Yield combinations of the gradients of the task's data parts at ``operand``, in order, from the ``first`` on.
+
+    The gradient of a part is a sum over its rows, flattened; it is computed when a message first needs it, and once.
+    ``blocks`` is ``X``, labels and row weights of each part, then the function if there is one. Parameters:
+
+    ``loss``, ``loss_params``
+        Name and parameters of a built-in loss, or
+    ``function``
+        the stamp of the function in the last block, see `serverless_gc.worker.functions`.
+    ``labelled``, ``weighted``
+        Whether parts have labels (they do by default) and row weights (by default they have none).
+    ``parts``
+        ``[id, first row, end]`` of each part, for messages about it.
+    ``messages``
+        ``[id, [number of a part in the task, ...], [coefficient, ...]]`` of each message; by default one message, the
+        sum of all parts.
+    ``complex``
+        Whether coefficients are complex: each number is then a pair.
+    ``fold``
+        ``m > 1``: coefficients are lists of ``m`` numbers, and entry ``v`` of a message is the sum over its parts ``i``
+        and over ``u < m`` of ``coefficient[i][u] * gradient_i[v * m + u]``, gradients padded with zeros.
+    ``value``
+        Whether the loss itself goes along, as one more entry behind the gradient.
+    ``dtype``
+        Of the messages, float64 by default; sums are formed in double precision.
     """
-    w = _need_operand("gradient", operand)
-    loss = losses.get(params.get("loss", "squared"), **params.get("loss_params", {}))
-    per_part = 3 if params.get("weighted") else 2
-    parts = len(blocks) // per_part
-    if not parts or len(blocks) % per_part:
-        raise ValueError(f"kernel 'gradient' takes {per_part} blocks for each part, the task names {len(blocks)}")
-    factors = [complex(*c) if isinstance(c, (list, tuple)) else c for c in params.get("coefficients", [1] * parts)]
-    if len(factors) != parts:
-        raise ValueError(f"kernel 'gradient' needs a coefficient for each of {parts} parts, got {len(factors)}")
-    total: Array | None = None
-    for i, factor in enumerate(factors):
-        X, *labels = blocks[i * per_part : (i + 1) * per_part]
-        dense = [a for a in labels if not isinstance(a, CsrBlock)]
-        if len(dense) != len(labels):
+    parts = _Parts(blocks, _need_operand("gradient", operand), params)
+    fold = int(params.get("fold", 1))
+    sent = np.dtype(params.get("dtype", np.float64))
+    work = np.result_type(sent, np.float64)
+    everything = [[0, list(range(len(parts))), np.ones(len(parts)).tolist()]]
+    messages = params.get("messages", everything)[first:]
+    last = {i: number for number, (_, support, _) in enumerate(messages) for i in support}
+    for number, (message, support, given) in enumerate(messages):
+        factors = np.array(given, float)
+        if params.get("complex"):
+            factors = factors[..., 0] + 1j * factors[..., 1] if len(support) else factors
+        if len(factors) != len(support):
+            raise ValueError(f"message {message} combines {len(support)} parts with {len(factors)} coefficients")
+        total = np.zeros(-(-parts.size // fold), work)
+        for i, factor in zip(support, factors, strict=True):
+            flat = parts.flat(i, message)
+            total += factor * flat if fold == 1 else _folded(flat, fold) @ factor
+            if last[i] == number:
+                parts.forget(i)
+        yield total.astype(sent, copy=False)
+
+
+def _folded(flat: Array, fold: int) -> Array:
+    padded = np.zeros((-(-len(flat) // fold), fold), flat.dtype)
+    padded.reshape(-1)[: len(flat)] = flat
+    return padded
+
+
+class _Parts:
+    """The task's parts of the data, and their gradients as far as they are computed and needed."""
+
+    def __init__(self, blocks: Sequence[Block], w: Array, params: Mapping[str, Any]) -> None:
+        self._w = w
+        self._params = params
+        self._value = bool(params.get("value"))
+        self._labelled = bool(params.get("labelled", True))
+        self._known: dict[int, Array] = {}
+        stamp = params.get("function")
+        self._loss: Any = None
+        if stamp is None:
+            self._loss = losses.get(params.get("loss", "squared"), **params.get("loss_params", {}))
+        else:
+            from serverless_gc.worker import functions  # loads pickle, which built-in losses never need
+
+            *blocks, function = blocks
+            self._loss = functions.load(function, stamp)
+        per_part = 1 + self._labelled + bool(params.get("weighted"))
+        if len(blocks) % per_part:
+            raise ValueError(f"kernel 'gradient' takes {per_part} blocks for each part, the task names {len(blocks)}")
+        self._parts = [blocks[i : i + per_part] for i in range(0, len(blocks), per_part)]
+        if any(isinstance(a, CsrBlock) for _, *labels in self._parts for a in labels):
             raise ValueError("kernel 'gradient': labels and weights must be dense arrays")
-        part = multiply_transposed(X, loss.residual(multiply(X, w), dense[0], dense[1] if len(dense) > 1 else None))
-        if factor != 1:
-            part = factor * part
-        total = part if total is None else total + part
-    assert total is not None  # noqa: S101 - parts is at least 1
-    return total
+        self.size = w.size + self._value
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def flat(self, i: int, message: int) -> Array:
+        """Return a part's gradient, and behind it the loss if that is wanted, as one vector."""
+        if i not in self._known:
+            value, gradient = self._computed(i, message)
+            flat = gradient.reshape(-1)
+            self._known[i] = np.append(flat, value) if self._value else flat
+        return self._known[i]
+
+    def forget(self, i: int) -> None:
+        """Make room: no further message needs this part."""
+        self._known.pop(i, None)
+
+    def _computed(self, i: int, message: int) -> tuple[float, Array]:
+        X, *rest = self._parts[i]
+        y = rest.pop(0) if self._labelled else None
+        if not isinstance(self._loss, losses.Loss):
+            from serverless_gc.worker import functions
+
+            number, first, end = self._params.get("parts", [[i, 0, X.shape[0]]] * (i + 1))[i]
+            where = f"partition {number} (rows {first}..{end - 1}) for message {message}"
+            return functions.call(self._loss, [X, y, *rest], self._w, where, value=self._value)
+        weight: Any = rest[0] if rest else None
+        labels: Any = y
+        z = multiply(X, self._w)
+        value = self._loss.value(z, labels, weight) if self._value else 0.0
+        return value, multiply_transposed(X, self._loss.residual(z, labels, weight))
 
 
 def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
@@ -218,8 +351,11 @@ def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, An
     return np.zeros(int(params.get("size", 0)))
 
 
-KERNELS: Mapping[str, Kernel] = {"matvec": matvec, "gradient": gradient, "noop": noop}
+KERNELS: Mapping[str, Kernel] = {"matvec": matvec, "gradient": gradient, "matmul": matmul, "noop": noop}
 """Name -> function."""
+
+STREAMS: Mapping[str, Stream] = {"gradient": gradient_messages, "matvec": matvec_messages}
+"""Name -> function, for kernels that can give one message after the other."""
 
 
 def get(name: str) -> Kernel:
@@ -233,3 +369,24 @@ def get(name: str) -> Kernel:
     if name not in KERNELS:
         raise ValueError(f"this worker has no kernel {name!r}; it has {', '.join(sorted(KERNELS))}")
     return KERNELS[name]
+
+
+def stream(
+    name: str, blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Give the messages of a kernel one after the other; of one that has no stream, its whole result as one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kernel, or it refuses the blocks or the operand; when the first message is asked for.
+
+    Examples
+    --------
+    >>> list(stream("matvec", [np.eye(2), np.ones((1, 2))], np.array([1.0, 2.0]), {}))
+    [array([1., 2.]), array([3.])]
+    """
+    if name in STREAMS:
+        yield from STREAMS[name](blocks, operand, params, first)
+    else:
+        yield get(name)(blocks, operand, params)

@@ -121,6 +121,32 @@ def test_it_answers_tasks_over_s3(unpacked, s3_bucket, aws_environment, python, 
     client.close()
 
 
+FUNCTION = """
+import hashlib, io, json, handler, numpy as np
+from serverless_gc.wire import pack
+from serverless_gc.worker import functions
+import cloudpickle  # what a driver has; the worker imports it when it loads a function
+
+code = np.frombuffer(cloudpickle.dumps(lambda X, y, w: X.T @ (X @ w - y)), np.uint8)
+data = pack({"kind": "function"}, (code,))
+stamp = {"digest": hashlib.sha256(data).hexdigest(), "python": "%d.%d" % sys.version_info[:2]}
+loss = functions.load(np.frombuffer(data, np.uint8), stamp)
+print(functions.call(loss, [np.eye(2), np.ones(2)], np.zeros(2), "", value=False)[1].tolist())
+try:
+    functions.load(np.frombuffer(data, np.uint8), {**stamp, "python": "3.10"})
+except functions.FunctionRefused as refused:
+    print(refused)
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS[:1])
+def test_functions_given_as_losses_can_be_loaded(unpacked, python):
+    """A16."""
+    *_, gradient, refusal = unpacked(python).run(FUNCTION)
+    assert gradient == "[-1.0, -1.0]"
+    assert f"pickled by Python 3.10 and this worker runs Python {python}" in refusal
+
+
 LOADED = """
 import json, pkgutil, importlib
 import handler, serverless_gc

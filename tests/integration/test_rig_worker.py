@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import gradient_codes
 import numpy as np
 import pytest
 from rig_functions import Sdk, worker_zip
@@ -141,3 +142,25 @@ def test_rate_of_warm_invocations(worker, capsys):
             rates[at_once] = 300 / (time.perf_counter() - begin)
     with capsys.disabled():
         print("\nwarm invocations a second, boto3: " + ", ".join(f"{n} at once {r:.0f}" for n, r in rates.items()))  # noqa: T201
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_function_given_as_the_loss_runs_in_the_deployed_worker(problem):
+    """A16, A18: it is loaded by the package's own cloudpickle, which no other task loads."""
+    shift = np.ones(20)
+
+    def loss(X, y, w):
+        r = X @ w - y
+        return 0.5 * r @ r, X.T @ r + shift
+
+    def broken(X, y, w):
+        return X.T @ (y * w[0]) / (1 // 0)
+
+    with sgc.Session("aws") as session:
+        data = session.encode(problem.X, problem.y, code=gradient_codes.two_each(3, 1))
+        value, gradient, report = data.value_and_gradient(problem.w, loss=loss, with_report=True)
+        with pytest.raises(sgc.NotDecodableError, match=r"ZeroDivisionError: .*, on partition \d \(rows"):
+            data.gradient(problem.w, loss=broken)
+    np.testing.assert_allclose(gradient, problem.gradient + 6 * shift, rtol=1e-9)
+    assert value == pytest.approx(0.5 * np.sum((problem.X @ problem.w - problem.y) ** 2))
+    assert report.failed == 0

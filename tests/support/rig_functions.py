@@ -10,6 +10,8 @@ import boto3
 import botocore.config
 import numpy as np
 
+from serverless_gc.deploy.contents import read_cloudpickle
+
 ROOT = Path(__file__).parents[2]
 
 SMALL = """
@@ -121,13 +123,15 @@ class Sdk:
 
 
 def worker_zip():
-    """The real worker, with the NumPy of this interpreter: the shape of the bundle that is deployed."""
+    """The real worker, with NumPy and cloudpickle of this interpreter: the shape of the bundle that is deployed."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.write(ROOT / "lambda" / "handler.py", "handler.py")
         package = ROOT / "serverless_gc"
         for path in [package / "__init__.py", *package.glob("worker/*.py"), *package.glob("wire/*.py")]:
             archive.write(path, path.relative_to(ROOT))
+        for name, data in read_cloudpickle().files.items():
+            archive.writestr(name, data)
         site = Path(np.__file__).parents[1]
         for path in sorted([*site.glob("numpy/**/*"), *site.glob("numpy.libs/*")]):
             if path.suffix in {".pyi", ".h", ".a"} or {"tests", "f2py", "include"} & set(path.parts):

@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import cloudpickle
 import pytest
 from numpy_wheels import contents, elf, only, write_wheel
 
@@ -54,10 +55,19 @@ def own_modules():
     return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
-def test_the_function_holds_the_handler_the_worker_and_numpy_alone(build, tmp_path):
+PICKLING = {"cloudpickle/__init__.py", "cloudpickle/cloudpickle.py", "cloudpickle/cloudpickle_fast.py"}
+OWN = own_modules() | {"handler.py", "bundle.json"} | PICKLING
+
+
+def licences(found):
+    return {name for name in found if name.startswith("cloudpickle-") and "LICENSE" in name}
+
+
+def test_the_function_holds_the_handler_the_worker_numpy_and_cloudpickle_alone(build, tmp_path):
     bundle = build()
     found = names(bundle.function)
-    assert {name for name in found if not name.startswith("numpy")} == own_modules() | {"handler.py", "bundle.json"}
+    assert {name for name in found if not name.startswith("numpy")} == OWN | licences(found)
+    assert len(licences(found)) == 1
     assert "numpy/__init__.py" in found
     assert bundle.layer is None
     assert bundle.path == tmp_path / "out" / f"function-python{HERE}-arm64.zip"
@@ -68,6 +78,7 @@ def test_the_function_holds_the_handler_the_worker_and_numpy_alone(build, tmp_pa
             "python": HERE,
             "arch": "arm64",
             "numpy": "9.9.9",
+            "cloudpickle": cloudpickle.__version__,
             "layer": False,
         }
         assert opened.read("handler.py") == (ROOT / "lambda" / "handler.py").read_bytes()
@@ -98,7 +109,7 @@ def test_a_layer_has_numpy_where_the_runtime_looks_for_it(build):
     prefix = f"python/lib/python{HERE}/site-packages/"
     assert all(name.startswith(prefix + "numpy") for name in names(bundle.layer))
     assert prefix + "numpy.libs/libscipy_openblas64_-1234.so" in names(bundle.layer)
-    assert names(bundle.function) == own_modules() | {"handler.py", "bundle.json"}
+    assert names(bundle.function) == OWN | licences(names(bundle.function))
     assert bundle.zipped_bytes == bundle.function.zipped_bytes + bundle.layer.zipped_bytes
     together = build(arch="x86_64")
     assert together.unzipped_bytes - bundle.unzipped_bytes < 200  # byte code names another place; the stamp differs
@@ -160,7 +171,15 @@ def test_command_and_script_build_the_same_and_print_it(build, world, tmp_path, 
     done = command(world, *numpy, script=script)
     assert (done.returncode, done.stderr) == (0, "")
     expected = bundle.summary().replace(str(tmp_path / "out"), str(tmp_path / "printed"))
-    assert done.stdout == expected + "\n"
+    if script:  # which was run where cloudpickle is not installed: its zip is another one, and it says so
+        for text in ("sha256 ", "CodeSha256", "MB zipped", "MB unzipped"):
+            assert text in done.stdout
+        told = [line for line in expected.splitlines() if line.startswith(("for runtime", "byte code", "left out"))]
+        assert len(told) == 3
+        assert set(told) < set(done.stdout.splitlines())
+        assert ", no cloudpickle: built-in losses only" in done.stdout
+    else:
+        assert done.stdout == expected + "\n"
     done = command(world, *numpy, "--layer", "--arch", "x86_64", script=script)
     assert f"layer-python{HERE}-x86_64.zip" in done.stdout
 

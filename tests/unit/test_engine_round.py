@@ -420,7 +420,6 @@ def test_misuse_is_refused():
         (lambda v, a: Wait((a.task, a.task)), "was issued before"),
         (lambda v, a: Wait((TaskSpec("x", slot=9, version=0),)), "slot must be in 0..1"),
         (lambda v, a: Close((a, a)), "each once"),
-        (lambda v, a: Close(collect_partials=True), "partial"),
     ],
 )
 def test_policy_errors_are_refused(act, message):

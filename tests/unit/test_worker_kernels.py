@@ -90,8 +90,10 @@ def test_shapes_that_do_not_fit_are_named():
         kernels.get("matvec")([], np.ones(1), {})
     with pytest.raises(ValueError, match="needs an operand"):
         kernels.get("matvec")([np.ones((1, 1))], None, {})
-    with pytest.raises(ValueError, match="no kernel 'matmul'; it has gradient, matvec, noop"):
-        kernels.get("matmul")
+    with pytest.raises(ValueError, match="no kernel 'sort'; it has gradient, matmul, matvec, noop"):
+        kernels.get("sort")
+    with pytest.raises(ValueError, match="takes two blocks, the task names 1"):
+        kernels.get("matmul")([np.ones((1, 1))], None, {})
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -117,15 +119,57 @@ def test_gradient_combines_parts_with_coefficients():
     blocks = [a for part in parts for a in part]
     run = kernels.get("gradient")
     np.testing.assert_allclose(run(blocks, w, {}), sum(each))
-    np.testing.assert_allclose(run(blocks, w, {"coefficients": [2, 0, -0.5]}), 2 * each[0] - 0.5 * each[2])
-    turned = run(blocks, w, {"coefficients": [[0.0, 1.0], 0, 1]})
-    np.testing.assert_allclose(turned, 1j * each[0] + each[2])
-    with pytest.raises(ValueError, match="a coefficient for each of 3 parts, got 2"):
-        run(blocks, w, {"coefficients": [1, 2]})
+    np.testing.assert_allclose(run([], w, {}), np.zeros(3))
+    two = [[0, [0, 1, 2], [2, 0, -0.5]], [1, [2], [3]]]
+    np.testing.assert_allclose(run(blocks, w, {"messages": two}), [2 * each[0] - 0.5 * each[2], 3 * each[2]])
+    turned = {"messages": [[0, [0, 2], [[0.0, 1.0], [1, 0]]]], "complex": True, "dtype": "<c16"}
+    np.testing.assert_allclose(run(blocks, w, turned), 1j * each[0] + each[2])
+    single = run(blocks, w, {"dtype": "<f4", "value": True})
+    assert single.dtype == np.float32
+    value = sum(0.5 * np.sum((X @ w - y) ** 2) for X, y in parts)
+    np.testing.assert_allclose(single, np.append(sum(each), value), rtol=1e-6)
+    with pytest.raises(ValueError, match="message 7 combines 3 parts with 2 coefficients"):
+        run(blocks, w, {"messages": [[7, [0, 1, 2], [1, 2]]]})
     with pytest.raises(ValueError, match="2 blocks for each part, the task names 5"):
         run(blocks[:5], w, {})
     with pytest.raises(ValueError, match="labels and weights must be dense"):
         run([blocks[0], csr_block(np.ones((4, 1)))], w, {})
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_folded_messages_are_those_of_the_definition(size):
+    """Entry v is the sum over parts i and u of E[i][u] * g_i[v * m + u], of gradients padded with zeros."""
+    rng = np.random.default_rng(size)
+    blocks = [a for _ in range(3) for a in (rng.standard_normal((4, size)), rng.standard_normal(4))]
+    w, E, m = rng.standard_normal(size), rng.standard_normal((3, 3)), 3
+    g = np.zeros((3, -(-size // m) * m))
+    for i in range(3):
+        g[i, :size] = blocks[2 * i].T @ (blocks[2 * i] @ w - blocks[2 * i + 1])
+    expected = [sum(E[i, u] * g[i, v * m + u] for i in range(3) for u in range(m)) for v in range(g.shape[1] // m)]
+    params = {"messages": [[0, [0, 1, 2], E.tolist()]], "fold": m}
+    np.testing.assert_allclose(kernels.get("gradient")(blocks, w, params), expected)
+
+
+def test_each_part_is_computed_once_and_messages_come_as_they_are_done():
+    computed = []
+
+    class Told(losses.Squared):
+        def residual(self, z, y, sample_weight=None):
+            computed.append(len(y))
+            return super().residual(z, y, sample_weight)
+
+    blocks = [a for rows in (1, 2, 3) for a in (np.ones((rows, 2)), np.zeros(rows))]
+    messages = [[4, [0, 1], [1, 1]], [5, [1, 2], [1, -1]], [6, [0, 2], [2, 2]]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "LOSSES", {"told": Told})
+        params = {"loss": "told", "messages": messages}
+        stream = kernels.STREAMS["gradient"](blocks, np.ones(2), params)
+        assert next(stream).tolist() == [6.0, 6.0]
+        assert computed == [1, 2]
+        assert [message.tolist() for message in stream] == [[-2.0, -2.0], [16.0, 16.0]]
+        assert computed == [1, 2, 3]
+        assert [m.tolist() for m in kernels.STREAMS["gradient"](blocks, np.ones(2), params, first=2)] == [[16.0, 16.0]]
+    assert computed == [1, 2, 3, 1, 3]
 
 
 def test_softmax_takes_a_matrix_of_weights():
@@ -134,7 +178,7 @@ def test_softmax_takes_a_matrix_of_weights():
     gradient = kernels.get("gradient")([X, y], W, {"loss": "softmax"})
     p = np.exp(X @ W)
     p /= p.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(gradient, X.T @ (p - np.eye(4)[y]))
+    np.testing.assert_allclose(gradient.reshape(W.shape), X.T @ (p - np.eye(4)[y]))
 
 
 def test_noop():

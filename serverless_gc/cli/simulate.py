@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from serverless_gc.cli.delays import delay_named
@@ -34,7 +35,9 @@ def simulate(
         str, typer.Option(help="Law of the seconds that an n-th of the data takes, as name:parameter=value,...")
     ] = "lambda",
     trace: Annotated[Path | None, typer.Option(help="Replay this recorded trace instead of a law.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds for each method.")] = 200,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds for each method; 200, or 2000 sampled ones for the table.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the delays.")] = 1,
     table: Annotated[
         bool, typer.Option("--table", help="Instead: eight methods, three laws (or the trace), 64, 256, 1024 workers.")
@@ -46,13 +49,9 @@ def simulate(
     if plot is not None and not table:
         raise InputError("--plot draws the table: give --table as well")
     if table:
-        laws = None if trace is None else {f"trace {trace.stem}": Trace.load(trace).law()}
-        entries = latency_table(laws=laws, rounds=max(rounds, 200), seed=seed)
-        console.print(_grid(entries))
-        if plot is not None:
-            _draw(entries, plot)
-            console.print(f"Picture: {plot}")
+        _print_table(console, trace, rounds or 2000, seed, plot)
         return
+    rounds = rounds or 200
     named = delay_named(delay, trace)
     model = named.replay() if isinstance(named, Trace) else named
     names = [name.strip() for name in codes.split(",") if name.strip()]
@@ -64,6 +63,20 @@ def simulate(
     console.print(_table(found, rounds))
     events = sum(one.events for one in found)
     console.print(f"{events:,} task events in {took:.1f} s, {events / took:,.0f} a second", highlight=False)
+
+
+def _print_table(console: Console, trace: Path | None, rounds: int, seed: int, plot: Path | None) -> None:
+    if plot is not None and not plot.parent.is_dir():
+        raise InputError(f"--plot cannot be written, there is no folder {plot.parent}: make it first")
+    laws = None if trace is None else {trace.stem: Trace.load(trace).law()}
+    entries = latency_table(laws=laws, rounds=rounds, seed=seed)
+    console.print(_grid(entries))
+    if plot is not None:
+        from serverless_gc.observe.latency import plot_latency
+
+        points = [(e.law, e.rounds.name, e.rounds.n_workers, e.rounds.mean, e.rounds.p99) for e in entries]
+        plot_latency(points, plot)
+        console.print(f"Picture: {plot}")
 
 
 def _table(found: Sequence[Rounds], rounds: int) -> Table:
@@ -117,11 +130,3 @@ def _empty(title: str) -> Table:
 
 def _unique(items: Iterable[_T]) -> list[_T]:
     return list(dict.fromkeys(items))
-
-
-def _draw(entries: Sequence[Entry], path: Path) -> None:
-    from serverless_gc.observe.latency import plot_latency
-
-    if not path.parent.is_dir():
-        raise InputError(f"--plot cannot be written, there is no folder {path.parent}: make it first")
-    plot_latency([(e.law, e.rounds.name, e.rounds.n_workers, e.rounds.mean, e.rounds.p99) for e in entries], path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from serverless_gc.codes.threshold import count_arrivals
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import SPECULATIVE, Method, method
 from serverless_gc.plan.montecarlo import Independent, sample_rounds
@@ -14,6 +15,9 @@ from serverless_gc.stragglers import Pareto, ShiftedExponential, lambda_short
 __all__ = ["TABLE_LAWS", "TABLE_METHODS", "TABLE_SIZES", "Entry", "latency_table", "table_methods"]
 
 TABLE_SIZES = (64, 256, 1024)
+
+_ORDERS = 100
+"""Random orders of arrival from which the threshold of each method is estimated."""
 
 TABLE_METHODS = ("uncoded", SPECULATIVE, "replication", "mds", "polar", "product", "lt", "frc")
 
@@ -85,9 +89,12 @@ def latency_table(
     chosen = TABLE_LAWS if laws is None else laws
     if not chosen or not sizes or not names:
         raise InputError("a table needs at least one law, one size and one method")
-    return [
-        Entry(law, sample_rounds(one, delay, rounds=rounds, seed=seed))
-        for n in sizes
-        for law, delay in chosen.items()
-        for one in table_methods(n, names)
-    ]
+    entries = []
+    for n in sizes:
+        methods = [(one, count_arrivals(one.code, _ORDERS, seed)) for one in table_methods(n, names)]
+        for law, delay in chosen.items():
+            entries += [
+                Entry(law, sample_rounds(one, delay, rounds=rounds, seed=seed, needed=needed))
+                for one, needed in methods
+            ]
+    return entries

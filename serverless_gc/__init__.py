@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from serverless_gc.api import coded_matvec as coded_matvec
     from serverless_gc.api import coded_matvec_async as coded_matvec_async
     from serverless_gc.data import CodedData as CodedData
+    from serverless_gc.encoded_data import EncodedData as EncodedData
+    from serverless_gc.encoded_fit import EncodedFit as EncodedFit
+    from serverless_gc.encoded_fit import encoded_least_squares as encoded_least_squares
+    from serverless_gc.encoded_fit import encoded_least_squares_async as encoded_least_squares_async
     from serverless_gc.errors import ConfigError as ConfigError
     from serverless_gc.errors import DeadlineExceeded as DeadlineExceeded
     from serverless_gc.errors import DecodeError as DecodeError
@@ -52,6 +56,8 @@ _HOMES = {
     "Deadline": "policies",
     "DeadlineExceeded": "errors",
     "DecodeError": "errors",
+    "EncodedData": "encoded_data",
+    "EncodedFit": "encoded_fit",
     "FirstK": "policies",
     "GradientData": "gradient_data",
     "InputError": "errors",
@@ -71,6 +77,8 @@ _HOMES = {
     "coded_matmul_async": "api",
     "coded_matvec": "api",
     "coded_matvec_async": "api",
+    "encoded_least_squares": "encoded_fit",
+    "encoded_least_squares_async": "encoded_fit",
     "recommend": "plan",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
@@ -81,6 +89,8 @@ __all__ = [
     "Deadline",
     "DeadlineExceeded",
     "DecodeError",
+    "EncodedData",
+    "EncodedFit",
     "FirstK",
     "GradientData",
     "InputError",
@@ -102,6 +112,8 @@ __all__ = [
     "coded_matvec",
     "coded_matvec_async",
     "codes",
+    "encoded_least_squares",
+    "encoded_least_squares_async",
     "inject",
     "policies",
     "recommend",

@@ -17,7 +17,7 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.data import Owner, Reduction
+from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import Layout, PartLoss, gradient_job
 from serverless_gc.observe import Report
@@ -25,7 +25,7 @@ from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import UntilError
 from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
-from serverless_gc.resources import Resources
+from serverless_gc.resources import Owner, Resources
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.wire import pack_block
 from serverless_gc.worker import losses

@@ -199,7 +199,7 @@ def recommend(
     Examples
     --------
     >>> import serverless_gc as sgc
-    >>> law = sgc.stragglers.ShiftedExponential(shift=1.0, rate=1.0)
+    >>> law = sgc.stragglers.parse_law("shifted-exponential:shift=1,rate=1")
     >>> advice = sgc.recommend(100_000, 500, n_workers=32, delay=law, task="matvec", codes=["uncoded", "mds"])
     >>> advice.best.name, advice.best.code.n_workers, advice.best.code.k < 32
     ('mds', 32, True)

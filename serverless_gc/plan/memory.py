@@ -12,6 +12,7 @@ import numpy as np
 from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
 from serverless_gc.plan.platform import Platform
+from serverless_gc.plan.rounds import shares
 
 __all__ = ["INLINE_OPERAND", "Pass", "Problem", "Task", "passes", "refusals"]
 
@@ -121,8 +122,6 @@ def passes(problem: Problem, code: Code) -> tuple[Pass, ...]:
     messages = max(len(code.placement(worker)) for worker in range(code.n_workers))
     c, result = problem.columns, 8
     if code.kind == "gradient":
-        from serverless_gc.plan.methods import shares
-
         if problem.task != "gradient":
             raise InputError(f"{code.name!r} is a code for gradients, task is {problem.task!r}: take a code of blocks")
         held = round(float(shares(code).max()) * code.k)

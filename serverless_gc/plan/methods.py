@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from serverless_gc.codes.base import Code
-from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.registry import get
 from serverless_gc.errors import InputError
+from serverless_gc.plan.rounds import shares
 from serverless_gc.policies import Speculate, UntilDecodable
 from serverless_gc.types import FloatArray, WaitPolicy
 
@@ -89,15 +87,3 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
     if code.kind == "matmul":
         raise InputError(f"{name!r} multiplies two coded matrices; a method computes with one")
     return Method(name, code)
-
-
-def shares(code: Code) -> FloatArray:
-    """Return the share of the data that each worker computes on, shape ``(n_workers,)``."""
-    held = np.empty(code.n_workers)
-    for worker in range(code.n_workers):
-        messages = code.placement(worker)
-        if isinstance(code, GradientCode):
-            held[worker] = len({j for message in messages for j in code.row(message)[0]})
-        else:
-            held[worker] = len(messages)
-    return held / code.k

@@ -17,7 +17,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.codes.threshold import count_arrivals
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import Method
-from serverless_gc.plan.rounds import Rounds
+from serverless_gc.plan.results import Rounds
 from serverless_gc.policies import Speculate
 from serverless_gc.stragglers import Law
 from serverless_gc.types import Array, FloatArray

@@ -11,7 +11,7 @@ from serverless_gc.plan.memory import Problem, passes
 from serverless_gc.plan.methods import Method
 from serverless_gc.plan.montecarlo import Independent, sample_rounds
 from serverless_gc.plan.platform import Platform
-from serverless_gc.plan.rounds import Rounds
+from serverless_gc.plan.results import Rounds
 from serverless_gc.stragglers import LambdaLike, ShiftedExponential
 from serverless_gc.types import FloatArray
 

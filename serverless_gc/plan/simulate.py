@@ -9,30 +9,11 @@ import numpy as np
 from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import Method
-from serverless_gc.plan.rounds import Rounds
-from serverless_gc.types import FloatArray, StragglerModel, TaskSpec, Timing
+from serverless_gc.plan.results import Rounds
+from serverless_gc.stragglers import Loaded
+from serverless_gc.types import FloatArray, StragglerModel, Timing
 
-__all__ = ["Loaded", "Ramped", "simulate"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    """A delay model whose tasks ask for as much work as their slot holds."""
-
-    model: StragglerModel
-    work: FloatArray
-
-    def sample(self, slot: int, k: int, work: float, rng: np.random.Generator) -> Timing:
-        """Draw the timing of a first attempt."""
-        return self.model.sample(slot, k, work * float(self.work[slot]), rng)
-
-    def sample_task(self, task: TaskSpec, rng: np.random.Generator) -> Timing:
-        """Draw the timing of any attempt."""
-        sample_task = getattr(self.model, "sample_task", None)
-        if sample_task is None:
-            return self.sample(task.slot, task.version, task.work, rng)
-        timing: Timing = sample_task(replace(task, work=task.work * float(self.work[task.slot])), rng)
-        return timing
+__all__ = ["Ramped", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)

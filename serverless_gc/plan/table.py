@@ -9,7 +9,7 @@ from serverless_gc.codes.threshold import count_arrivals
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import SPECULATIVE, Method, method
 from serverless_gc.plan.montecarlo import Independent, sample_rounds
-from serverless_gc.plan.rounds import Rounds
+from serverless_gc.plan.results import Rounds
 from serverless_gc.stragglers import Pareto, ShiftedExponential, lambda_short
 
 __all__ = ["TABLE_LAWS", "TABLE_METHODS", "TABLE_SIZES", "Entry", "latency_table", "table_methods"]

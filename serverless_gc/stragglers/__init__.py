@@ -6,8 +6,10 @@ from serverless_gc.stragglers.hazard import Hazard, hazard
 from serverless_gc.stragglers.injected import Injected
 from serverless_gc.stragglers.lambda_like import LambdaLike
 from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential
+from serverless_gc.stragglers.loaded import Loaded
 from serverless_gc.stragglers.mixtures import ColdStart, HyperExponential, Mixture, Replicas, Shifted
 from serverless_gc.stragglers.order import harmonic, mean_order_stat, normal_order_stat
+from serverless_gc.stragglers.parse import laws, parse_law
 from serverless_gc.stragglers.presets import lambda_heavy, lambda_mild, lambda_short
 from serverless_gc.stragglers.slots import GilbertElliott, HeterogeneousExponentials, PerSlot
 from serverless_gc.stragglers.trace import Replay, Trace
@@ -30,6 +32,7 @@ __all__ = [
     "LambdaLike",
     "Law",
     "LinearProgress",
+    "Loaded",
     "LogNormal",
     "Lomax",
     "Mixture",
@@ -47,6 +50,8 @@ __all__ = [
     "lambda_heavy",
     "lambda_mild",
     "lambda_short",
+    "laws",
     "mean_order_stat",
     "normal_order_stat",
+    "parse_law",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -154,8 +155,9 @@ class Trace:
         InputError
             If the file is missing, or no trace of this version.
         """
+        opener = gzip.open if str(path).endswith(".gz") else open
         try:
-            lines = np.lib.npyio.DataSource().open(str(path), "rt")
+            lines = opener(path, "rt", encoding="utf-8")
         except FileNotFoundError:
             raise InputError(f"there is no trace {path}") from None
         with lines:

@@ -121,6 +121,10 @@ def _grid(entries: Sequence[Entry]) -> Table:
                 row.append(f"{one.mean:.3g} / {one.p99:.3g}  {billed:.2f}x")
             table.add_row("" if i else law, name, *row)
         table.add_section()
+    table.caption = (
+        "Each task holds its method's share of the data. One round of frc waits like one of two copies, but gives a "
+        "whole gradient, for which the codes of blocks take two rounds."
+    )
     return table
 
 

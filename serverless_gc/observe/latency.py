@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     laws = list(dict.fromkeys(point[0] for point in points))
     methods = list(dict.fromkeys(point[1] for point in points))
@@ -49,8 +48,9 @@ def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str
                 label=method,
             )
         panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
         panel.yaxis.set_major_formatter(_seconds)
-        panel.yaxis.set_minor_formatter(_seconds if _decades(points, law) < 1 else NullFormatter())
+        panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_title(law)
         panel.set_xticks(range(len(sizes)), [str(n) for n in sizes])
         panel.set_xlabel("workers")
@@ -62,9 +62,3 @@ def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str
 
 def _seconds(value: float, _: int) -> str:
     return f"{value:g}"
-
-
-def _decades(points: Sequence[tuple[str, str, int, float, float]], law: str) -> float:
-    """Return over how many powers of ten a panel goes."""
-    values = [value for point in points if point[0] == law for value in point[3:]]
-    return math.log10(max(values) / min(values))

@@ -45,7 +45,7 @@ class Choice:
     code
         The code, for ``Session.encode(code=...)``.
     mean, p99
-        Seconds of a computation: invocation, delays and decoding.
+        Seconds of a computation: invocation, delays, decoding, and its part of the encoding that is done once.
     standard_error
         Of the mean.
     cost

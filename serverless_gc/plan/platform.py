@@ -52,8 +52,9 @@ class Platform:
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
-        if not 128 <= self.memory_mb <= 10240:
-            raise InputError(f"memory_mb must be in 128..10240, got {self.memory_mb}")
+        most = self.limits.function_bytes // 2**20
+        if not 128 <= self.memory_mb <= most:
+            raise InputError(f"memory_mb must be in 128..{most}, got {self.memory_mb}")
         if not 0 <= self.runtime_mb < self.memory_mb:
             raise InputError(f"runtime_mb must be below memory_mb={self.memory_mb}, got {self.runtime_mb}")
         for name in ("concurrency", "invocations_per_second", "scan_bytes_per_second"):

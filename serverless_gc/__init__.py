@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from serverless_gc.errors import WrongResult as WrongResult
     from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
+    from serverless_gc.plan import recommend as recommend
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
     from serverless_gc.policies import Speculate as Speculate
@@ -78,6 +79,7 @@ _HOMES = {
     "coded_matvec_async": "api",
     "encoded_least_squares": "encoded_fit",
     "encoded_least_squares_async": "encoded_fit",
+    "recommend": "plan",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
@@ -114,6 +116,7 @@ __all__ = [
     "encoded_least_squares_async",
     "inject",
     "policies",
+    "recommend",
     "stragglers",
 ]
 

@@ -19,7 +19,10 @@ from serverless_gc.cli.codes import codes
 from serverless_gc.cli.compare import compare
 from serverless_gc.cli.deploy import deploy
 from serverless_gc.cli.doctor import doctor, status
+from serverless_gc.cli.plan import plan
 from serverless_gc.cli.settings import config_app
+from serverless_gc.cli.simulate import simulate
+from serverless_gc.cli.trace import trace
 from serverless_gc.cli.words import make_console
 from serverless_gc.errors import InputError
 
@@ -45,6 +48,9 @@ app.command()(compare)
 app.command()(deploy)
 app.command()(doctor)
 app.command()(status)
+app.command()(simulate)
+app.command()(plan)
+app.command()(trace)
 app.command()(clean)
 app.command()(destroy)
 app.add_typer(config_app, name="config")
@@ -69,6 +75,7 @@ def demo(
     service: Annotated[float, typer.Option(min=0, help="Injected service time of a task in seconds.")] = 0.03,
     rows: Annotated[int | None, typer.Option(min=100, help="Use only so many flights, spread over the year.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline of a polar round into this file.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Save the delays of the uncoded run as a trace.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the stragglers.")] = 0,
     offline: Annotated[
         bool, typer.Option("--offline", help="With --backend aws: on an emulated account of this machine.")
@@ -77,7 +84,7 @@ def demo(
     """Train a logistic regression on real flights by five ways of dealing with stragglers, and compare them."""
     from tqdm.auto import tqdm
 
-    from serverless_gc.cli.demo import METHODS, save_timeline, train
+    from serverless_gc.cli.demo import METHODS, save_timeline, save_trace, train
     from serverless_gc.cli.flights import load_flights
     from serverless_gc.cli.offline import offline_account
     from serverless_gc.inject import Stragglers
@@ -112,6 +119,9 @@ def demo(
                 )
             )
     console.print(_comparison(runs))
+    if record is not None:
+        save_trace(runs[0], record)
+        console.print(f"Recorded delays: {record}; serverless-gc trace tells of them.")
     if plot is not None:
         save_timeline(runs[-1], plot)
         console.print(f"Timeline of a typical polar iteration: {plot}")

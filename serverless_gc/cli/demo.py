@@ -14,6 +14,7 @@ from serverless_gc.inject import Stragglers
 from serverless_gc.observe import Report
 from serverless_gc.policies import Speculate, UntilDecodable
 from serverless_gc.session import Session
+from serverless_gc.stragglers import Trace
 from serverless_gc.types import FloatArray, WaitPolicy
 
 __all__ = ["METHODS", "Method", "Run", "train"]
@@ -139,6 +140,11 @@ def largest_eigenvalue(X: FloatArray, sweeps: int = 12) -> float:
         v = X.T @ (X @ v) / X.shape[0]
         size = float(np.linalg.norm(v))
     return 1.05 * size
+
+
+def save_trace(run: Run, path: Path) -> None:
+    """Save the delays of every attempt, for `serverless_gc.stragglers.Trace.load`."""
+    Trace.from_reports(run.reports, method=run.method.title, workers=run.n_workers).save(path)
 
 
 def save_timeline(run: Run, path: Path) -> None:

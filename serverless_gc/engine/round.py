@@ -226,12 +226,13 @@ class Engine:
         if taken is None:
             self._count_stray(event)
             return
-        flight = taken[1]
+        live, flight = taken
         task_id = flight.task.task_id
         # One result is enough: the other attempts at the task can only repeat it.
-        siblings = state.drop(task_id)
-        if siblings:
-            self._void(siblings, actions)
+        if live.flights:
+            self._void(state.drop(task_id), actions)
+        else:
+            del state.live[task_id]
         at = max(at, flight.t_issued)
         arrival = Arrival(flight.task, flight.t_issued, at, event.work_done, event.body, event.stats)
         state.arrived.add(task_id)

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,6 +31,9 @@ from serverless_gc.types import StragglerModel, TaskSpec, Timing
 
 __all__ = ["VirtualHost"]
 
+_AHEAD = 512
+"""Delays drawn at once: NumPy's cost of a call is that of a hundred draws."""
+
 
 class VirtualHost:
     """Runs rounds in virtual time: a `StragglerModel` says how long each attempt takes.
@@ -43,7 +47,9 @@ class VirtualHost:
     ----------
     model
         Law of the delays. Besides ``sample`` it may have ``sample_task(task, rng) -> Timing``, which is preferred: it
-        sees the attempt number. An infinite time stands for an attempt that never answers.
+        sees the attempt number. A law of independent, identically distributed times may have
+        ``totals(work, rng, shape)`` instead, which draws many at once. An infinite time stands for an attempt that
+        never answers.
     seed
         Seed of the delays.
     start
@@ -79,6 +85,8 @@ class VirtualHost:
         self.ignored_seconds = 0.0
         self._model = model
         self._sample_task = getattr(model, "sample_task", None)
+        self._totals: Any = getattr(model, "totals", None) if self._sample_task is None else None
+        self._drawn: dict[float, list[float]] = {}  # work of a task -> totals drawn ahead
         self._rng = np.random.default_rng(seed)
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
@@ -170,7 +178,11 @@ class VirtualHost:
                 on_event(action, self.now)
             if isinstance(action, Issue):
                 task = action.task
-                flights.push(task, self.now + action.delay, self._timing(task))
+                start = self.now + action.delay
+                if self._totals is not None and not task.milestones:
+                    flights.start(task, start, self._ahead(task.work))
+                else:
+                    flights.push(task, start, self._timing(task))
             elif isinstance(action, Void):
                 self.ignored_seconds += flights.void(action.tasks, self.now)
             elif isinstance(action, SetTimer):
@@ -179,6 +191,14 @@ class VirtualHost:
                 outcome = action.outcome
                 flights.timer = None
         return outcome
+
+    def _ahead(self, work: float) -> float:
+        """Take a total that was drawn ahead."""
+        ahead = self._drawn.get(work)
+        if not ahead:
+            ahead = list(self._totals(work, self._rng, _AHEAD).tolist())
+            self._drawn[work] = ahead
+        return ahead.pop()
 
     def _timing(self, task: TaskSpec) -> Timing:
         timing: Timing
@@ -200,12 +220,14 @@ class _Flights:
         self._pushed = 0
 
     def push(self, task: TaskSpec, start: float, timing: Timing) -> None:
-        seconds = float(timing.total)
-        self._started[task.task_id, task.attempt] = (start, seconds)
         if task.milestones:
             around = timing.start + timing.read + timing.write
             for fraction, places in _published(task.milestones):
                 self._schedule(start + around + fraction * timing.compute, task, places)
+        self.start(task, start, float(timing.total))
+
+    def start(self, task: TaskSpec, start: float, seconds: float) -> None:
+        self._started[task.task_id, task.attempt] = (start, seconds)
         self._schedule(start + seconds, task, None)
 
     def _schedule(self, at: float, task: TaskSpec, places: tuple[int, ...] | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,8 +12,8 @@ from serverless_gc.engine import Engine, RoundOutcome, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.inject import Selection, Stragglers
 from serverless_gc.policies import natural_policy
-from serverless_gc.stragglers import Injected, ShiftedExponential
-from serverless_gc.types import FloatArray, StragglerModel, Timing, WaitPolicy
+from serverless_gc.stragglers import Injected, Loaded, ShiftedExponential
+from serverless_gc.types import FloatArray, StragglerModel, WaitPolicy
 
 __all__ = ["shares", "simulated_rounds"]
 
@@ -44,17 +43,6 @@ def shares(code: Code) -> FloatArray:
         else:
             held[worker] = len(messages)
     return held / code.k
-
-
-@dataclass(frozen=True, slots=True)
-class _Proportional:
-    """A law whose tasks ask for as much work as their slot holds."""
-
-    law: StragglerModel
-    work: FloatArray
-
-    def sample(self, slot: int, k: int, work: float, rng: np.random.Generator) -> Timing:
-        return self.law.sample(slot, k, work * float(self.work[slot]), rng)
 
 
 def simulated_rounds(
@@ -110,6 +98,6 @@ def simulated_rounds(
     law = ShiftedExponential(shift=1.0, rate=2.0) if delay is None else delay
     work = shares(code) * (code.n_workers if unit is None else 1 / unit)
     slow = Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed)
-    host = VirtualHost(Injected(_Proportional(law, work), slow), seed=seed)
+    host = VirtualHost(Injected(Loaded(law, work), slow), seed=seed)
     engine = Engine(natural_policy(code) if policy is None else policy, code.n_workers, keep_records=False)
     yield from host.simulate(engine, rounds)

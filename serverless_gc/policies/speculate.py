@@ -107,6 +107,7 @@ class Speculate(Following):
         self._finished: list[float] = []
         self._late_after: float | None = None
         self._copies: dict[int, int] = {}
+        self._next_due: float | None = None  # nothing is due before; None: to be looked for
         self._restart()
 
     def open(self, view: View) -> Sequence[TaskSpec]:
@@ -138,11 +139,11 @@ class Speculate(Following):
 
     def timer(self, view: View) -> float | None:
         """Whichever comes first: the inner policy's timer, or a task being late."""
-        times = [self._due(flight) - view.round_start for flight in self._candidates(view)]
+        own = self._earliest(view) - view.round_start
         inner = self._inner_timer(view)
         if inner is not None:
-            times.append(inner)
-        return max(0.0, min(times)) if times else None
+            own = min(own, inner)
+        return max(0.0, own) if own < math.inf else None
 
     def on_timer(self, view: View) -> Act:
         """Copy what is late."""
@@ -158,9 +159,25 @@ class Speculate(Following):
     def _due(self, flight: InFlight) -> float:
         return flight.t_issued + (self._late_after or 0.0)
 
+    def _earliest(self, view: View) -> float:
+        """Return when the first candidate is due, or earlier: what was issued since is due later.
+
+        Tasks in flight are looked through only when one may be due, not at every event.
+        """
+        if self._late_after is None:
+            return math.inf
+        if self._next_due is None:
+            self._next_due = min(map(self._due, self._candidates(view)), default=math.inf)
+        return self._next_due
+
     def _with_copies(self, view: View, act: Act) -> Act:
         if not isinstance(act, Wait):
             return act
+        if act.issue:
+            self._next_due = None
+        if view.now + _SLACK < self._earliest(view):
+            return act
+        self._next_due = None
         busy = {task.slot for task in act.issue}
         copies = []
         for flight in self._candidates(view):

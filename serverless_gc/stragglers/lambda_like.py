@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from serverless_gc.errors import InputError
-from serverless_gc.stragglers.laws import Law, ShiftedExponential, check_not_negative, check_positive
+from serverless_gc.stragglers.laws import Law, ShiftedExponential, check_not_negative, check_positive, late_survival
+from serverless_gc.stragglers.order import bisect_quantile
 from serverless_gc.types import FloatArray, Timing
 
 __all__ = ["LambdaLike"]
@@ -78,30 +79,27 @@ class LambdaLike(Law):
         start = self.cold if rng.random() < self.p_cold else self.warm
         return Timing(start, self.read, work * self.compute.draw(rng), self.write)
 
-    def draw(self, rng: np.random.Generator) -> float:
-        """Draw the total of a task of one unit of work."""
-        return self.sample(0, 0, 1.0, rng).total
+    def totals(self, work: float, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+        """Draw the totals of many tasks of ``work`` units."""
+        start = np.where(rng.random(shape) < self.p_cold, self.cold, self.warm)
+        return start + (self.read + self.write) + work * self.compute.draws(rng, shape)
+
+    def draws(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+        """Draw the totals of many tasks of one unit of work."""
+        return self.totals(1.0, rng, shape)
 
     def survival(self, t: FloatArray) -> FloatArray:
         """Mixture of the warm and the cold case, for one unit of work."""
         rest = np.asarray(t) - (self.read + self.write)
-        cold = _survival(self.compute, rest - self.cold)
-        return self.p_cold * cold + (1.0 - self.p_cold) * _survival(self.compute, rest - self.warm)
+        cold = late_survival(self.compute, rest - self.cold)
+        return self.p_cold * cold + (1.0 - self.p_cold) * late_survival(self.compute, rest - self.warm)
 
     def quantile(self, q: float) -> float:
         """Time by which a task of one unit of work is done with probability ``q``; by bisection."""
         fixed = self.read + self.write
         compute = self.compute.quantile(q)
         low, high = fixed + min(self.warm, self.cold), fixed + max(self.warm, self.cold) + compute
-        for _ in range(200):
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-            if float(self.survival(np.array([middle]))[0]) > 1.0 - q:
-                low = middle
-            else:
-                high = middle
-        return high
+        return bisect_quantile(self.survival, q, low, high)
 
     def mean(self) -> float:
         """Mean of the total for one unit of work."""
@@ -114,8 +112,3 @@ class LambdaLike(Law):
         fixed = self.read + self.write
         inner = (0.0, *self.compute.breaks)
         return tuple(sorted({fixed + start + b for start in (self.warm, self.cold) for b in inner} - {0.0}))
-
-
-def _survival(law: Law, t: FloatArray) -> FloatArray:
-    """``P(X > t)`` for any sign of ``t``."""
-    return np.where(t < 0, 1.0, law.survival(np.maximum(t, 0.0)))

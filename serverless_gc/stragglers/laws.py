@@ -38,8 +38,8 @@ class Law(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator) -> float:
-        """Draw the seconds that one unit of work takes."""
+    def draws(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+        """Draw the seconds that one unit of work takes, many times."""
 
     @abstractmethod
     def survival(self, t: FloatArray) -> FloatArray:
@@ -58,6 +58,14 @@ class Law(ABC):
         """Times at which `survival` jumps or has a kink."""
         return ()
 
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw the seconds that one unit of work takes."""
+        return float(self.draws(rng, 1)[0])
+
+    def totals(self, work: float, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+        """Draw the seconds from issue to arrival of many tasks of ``work`` units; the totals of `sample`."""
+        return work * self.draws(rng, shape)
+
     def sample(self, slot: int, k: int, work: float, rng: np.random.Generator) -> Timing:  # noqa: ARG002 - i.i.d.
         """Draw the timing of one task."""
         return Timing(compute=work * self.draw(rng))
@@ -71,6 +79,20 @@ class Law(ABC):
             Unless ``1 <= k <= n``.
         """
         return mean_order_stat(self.survival, k, n, breaks=self.breaks)
+
+    def quantile_order_stat(self, q: float, k: int, n: int) -> float:
+        """Time by which ``k`` of ``n`` tasks are done with probability ``q``.
+
+        Raises
+        ------
+        InputError
+            Unless ``1 <= k <= n`` and ``0 <= q < 1``.
+        """
+        from scipy.special import betaincinv
+
+        check_order(k, n)
+        check_probability(q)
+        return self.quantile(float(betaincinv(k, n - k + 1, q)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +110,9 @@ class Constant(Law):
     def __post_init__(self) -> None:
         check_not_negative(seconds=self.seconds)
 
-    def draw(self, rng: np.random.Generator) -> float:  # noqa: ARG002
-        """Return ``seconds``."""
-        return self.seconds
+    def draws(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:  # noqa: ARG002
+        """Return ``seconds``, many times."""
+        return np.full(shape, self.seconds)
 
     def survival(self, t: FloatArray) -> FloatArray:
         """1 before ``seconds``, 0 from then on."""
@@ -98,7 +120,7 @@ class Constant(Law):
 
     def quantile(self, q: float) -> float:
         """Return ``seconds``."""
-        _check_probability(q)
+        check_probability(q)
         return self.seconds
 
     def mean(self) -> float:
@@ -141,9 +163,9 @@ class ShiftedExponential(Law):
         check_not_negative(shift=self.shift)
         check_positive(rate=self.rate)
 
-    def draw(self, rng: np.random.Generator) -> float:
-        """Draw one time."""
-        return self.shift + rng.standard_exponential() / self.rate
+    def draws(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+        """Draw many times."""
+        return self.shift + rng.standard_exponential(shape) / self.rate
 
     def survival(self, t: FloatArray) -> FloatArray:
         """``exp(-rate (t - shift))``."""
@@ -151,7 +173,7 @@ class ShiftedExponential(Law):
 
     def quantile(self, q: float) -> float:
         """``shift - log(1 - q) / rate``."""
-        _check_probability(q)
+        check_probability(q)
         return self.shift - math.log1p(-q) / self.rate
 
     def mean(self) -> float:
@@ -208,9 +230,9 @@ class Pareto(Law):
     def __post_init__(self) -> None:
         check_positive(minimum=self.minimum, alpha=self.alpha)
 
-    def draw(self, rng: np.random.Generator) -> float:
-        """Draw one time."""
-        return self.minimum * math.exp(rng.standard_exponential() / self.alpha)
+    def draws(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+        """Draw many times."""
+        return self.minimum * np.exp(rng.standard_exponential(shape) / self.alpha)
 
     def survival(self, t: FloatArray) -> FloatArray:
         """``(minimum / t)**alpha`` from ``minimum`` on."""
@@ -218,7 +240,7 @@ class Pareto(Law):
 
     def quantile(self, q: float) -> float:
         """``minimum * (1 - q)**(-1 / alpha)``."""
-        _check_probability(q)
+        check_probability(q)
         return float(self.minimum * (1.0 - q) ** (-1.0 / self.alpha))
 
     def mean(self) -> float:
@@ -249,6 +271,11 @@ class Pareto(Law):
         return float(self.minimum**power * math.exp(log))
 
 
-def _check_probability(q: float) -> None:
+def check_probability(q: float) -> None:
     if not 0 <= q < 1:
         raise InputError(f"q must be at least 0 and below 1, got {q}")
+
+
+def late_survival(law: Law, t: FloatArray) -> FloatArray:
+    """``P(X > t)`` for times of any sign: a law that starts later."""
+    return np.where(t < 0, 1.0, law.survival(np.maximum(t, 0.0)))

@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable
 
 from serverless_gc.errors import InputError
+from serverless_gc.stragglers.families import Bimodal, Gamma, LogNormal, Lomax, Uniform, Weibull
 from serverless_gc.stragglers.lambda_like import LambdaLike
 from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential
+from serverless_gc.stragglers.presets import lambda_heavy, lambda_mild
 
 __all__ = ["laws", "parse_law"]
 
@@ -33,12 +35,36 @@ def _lambda(
     return LambdaLike(compute, warm, cold, p_cold, latency, bandwidth, read_bytes, write_bytes)
 
 
+def _lomax(scale: float, shape: float) -> Law:
+    return Lomax(scale, shape)
+
+
+def _lognormal(median: float, sigma: float) -> Law:
+    return LogNormal(median, sigma)
+
+
+def _uniform(high: float, low: float = 0.0) -> Law:
+    return Uniform(low, high)
+
+
+def _bimodal(fast: float, slow: float, p_slow: float = 0.1) -> Law:
+    return Bimodal(fast, slow, p_slow)
+
+
 _LAWS: dict[str, Callable[..., Law]] = {
+    "bimodal": _bimodal,
     "constant": Constant,
     "exponential": Exponential,
+    "gamma": Gamma,
     "lambda": _lambda,
+    "lambda-heavy": lambda_heavy,
+    "lambda-mild": lambda_mild,
+    "lognormal": _lognormal,
+    "lomax": _lomax,
     "pareto": _pareto,
     "shifted-exponential": ShiftedExponential,
+    "uniform": _uniform,
+    "weibull": Weibull,
 }
 
 
@@ -48,7 +74,7 @@ def laws() -> tuple[str, ...]:
     Examples
     --------
     >>> laws()[:2]
-    ('constant:seconds', 'exponential:rate')
+    ('bimodal:fast,slow,[p_slow=0.1]', 'constant:seconds')
     """
     return tuple(_usage(name) for name in _LAWS)
 
@@ -109,4 +135,4 @@ def _number(key: str, text: str) -> float:
 def _usage(name: str) -> str:
     parameters = inspect.signature(_LAWS[name]).parameters.values()
     words = [p.name if p.default is p.empty else f"[{p.name}={p.default:g}]" for p in parameters]
-    return f"{name}:{','.join(words)}"
+    return f"{name}:{','.join(words)}" if words else name

@@ -1,0 +1,85 @@
+"""What the driver spends on coding, measured here, and how accurate a decode is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from serverless_gc.codes.base import Certifier, Code
+from serverless_gc.codes.threads import single_blas_thread
+from serverless_gc.plan.memory import Problem, passes
+from serverless_gc.types import Array
+
+__all__ = ["decode_seconds", "encode_seconds", "predicted_error"]
+
+_MOST_ENTRIES = 2_000_000
+"""Entries of all messages of a timed decode together; longer ones are extrapolated."""
+
+_STRIP = 4096
+
+
+def _arrived(code: Code, rng: np.random.Generator) -> list[int]:
+    """Return the messages of one random order, up to the first decodable moment."""
+    tracker, messages = code.tracker(), list[int]()
+    for worker in rng.permutation(code.n_workers).tolist():
+        for message in code.placement(worker):
+            messages.append(message)
+            tracker.add(message)
+        if tracker.decodable:
+            break
+    return messages
+
+
+def decode_seconds(problem: Problem, code: Code, *, repeats: int = 3) -> float:
+    """Measure how long the driver decodes, in all coded rounds of one computation."""
+    rng = np.random.default_rng(0)
+    messages = _arrived(code, rng)
+    total = 0.0
+    for step in passes(problem, code):
+        length = max(1, step.message // 8)
+        timed = max(1, min(length, _MOST_ENTRIES // max(1, len(messages))))
+        values: dict[int, Array] = _values(code, messages, timed, rng)
+        total += _fastest(_decoding(code, values), repeats) * length / timed
+    return total
+
+
+def _decoding(code: Code, values: dict[int, Array]) -> Callable[[], object]:
+    return lambda: code.decode(values, tolerance=np.inf)
+
+
+def _fastest(run: Callable[[], object], repeats: int) -> float:
+    """Return the least processor seconds of some runs on one thread: what else this machine does is not counted."""
+    best = np.inf
+    with single_blas_thread():
+        for _ in range(repeats):
+            start = time.process_time()
+            run()
+            best = min(best, time.process_time() - start)
+    return float(best)
+
+
+def _values(code: Code, messages: list[int], length: int, rng: np.random.Generator) -> dict[int, Array]:
+    sources = rng.standard_normal((code.k, length))
+    coded = code.encode(sources, messages=messages)
+    return dict(zip(messages, coded, strict=True))
+
+
+def encode_seconds(problem: Problem, code: Code) -> float:
+    """Estimate how long storing both encodings takes the driver, from a strip of them; 0 where nothing is coded."""
+    if code.kind == "gradient" or code.name in {"uncoded", "replication"}:
+        return 0.0
+    strip = np.random.default_rng(0).standard_normal((code.k, _STRIP)).astype(problem.dtype)
+    best = _fastest(lambda: code.encode(strip), 2)
+    return best * problem.nbytes / strip.nbytes * len(passes(problem, code))
+
+
+def predicted_error(problem: Problem, code: Code, *, trials: int = 5) -> float | None:
+    """Predict the relative error of an answer, the worst of some random orders; None if the code cannot tell."""
+    if not isinstance(code, Certifier):
+        return None
+    rng = np.random.default_rng(0)
+    worst = max(code.certify(_arrived(code, rng)).predicted_error for _ in range(trials))
+    coarser = float(np.finfo(problem.dtype).eps / np.finfo(np.float64).eps)
+    return worst * coarser

@@ -1,0 +1,87 @@
+"""The reasons of a recommendation in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from serverless_gc.plan.prices import AS_OF
+
+if TYPE_CHECKING:
+    from serverless_gc.plan.advisor import Advice, Choice, Goal
+
+__all__ = ["explained", "seconds_in_words"]
+
+_TIE = 0.02
+
+
+def explained(advice: Advice) -> str:
+    """Say what was chosen, why, against what, and what was left out."""
+    best = advice.best
+    lines = [f"Use {_described(best)}.", *_reasons(best, advice)]
+    lines += [_against(other, best, advice.goal) for other in _others(advice)]
+    lines += _left_out(advice)
+    lines.append(f"Prices as of {AS_OF}; {advice.looked_at} codes and sizes were looked at.")
+    return "\n".join(lines)
+
+
+def _described(choice: Choice) -> str:
+    code = choice.code
+    what = {"uncoded": "no code, waiting for all", "speculative": "no code, with backup copies of late tasks"}
+    return f"{what.get(choice.name, choice.name)}, {code.n_workers} workers, {code.k} blocks"
+
+
+def _reasons(best: Choice, advice: Advice) -> list[str]:
+    n = best.code.n_workers
+    late = n - best.awaited
+    times = f"{seconds_in_words(best.mean)} on average, {seconds_in_words(best.p99)} in the worst of 100"
+    money = f"${best.cost.total:.2g} (function time ${best.cost.compute:.2g})"
+    lines = [f"One {advice.problem.task} takes {times}, and costs {money}."]
+    if late >= 1:
+        lines.append(
+            f"A round waits for {best.awaited:.0f} of {n} results: the slowest {late:.0f} do not matter, at "
+            f"{best.work:.2f} passes over the data."
+        )
+    if best.decode > _TIE * best.mean or best.encode > 1:
+        decode, encode = seconds_in_words(best.decode), seconds_in_words(best.encode)
+        lines.append(f"Decoding takes {decode} of it; encoding takes {encode} once.")
+    if best.error is not None and best.error > 1e-10:
+        lines.append(f"Answers have a relative error of about {best.error:.0e}.")
+    return lines
+
+
+def _others(advice: Advice) -> list[Choice]:
+    """List the baseline, the runner-up of another name, and the cheapest."""
+    best = advice.best
+    others = [choice for choice in advice.choices if choice.name != best.name]
+    picked = (
+        [c for c in others if c.name == "uncoded"][:1] + others[:1] + sorted(others, key=lambda c: c.cost.total)[:1]
+    )
+    return list(dict.fromkeys(picked))
+
+
+def _against(other: Choice, best: Choice, goal: Goal) -> str:
+    ratio = other.by(goal) / best.by(goal)
+    word = {"mean time": "time on average", "p99": "time of the worst of 100", "cost": "cost"}[goal]
+    close = " (no real difference)" if ratio < 1 + _TIE else ""
+    dearer = other.cost.total / best.cost.total
+    money = "" if goal == "cost" else f", at {dearer:.2f} times the cost"
+    return (
+        f"{other.title}: {ratio:.2f} times the {word}{close}{money}; {seconds_in_words(other.mean)}, "
+        f"p99 {seconds_in_words(other.p99)}, ${other.cost.total:.2g}."
+    )
+
+
+def _left_out(advice: Advice) -> list[str]:
+    counts = Counter(one.limit for one in advice.refused)
+    first = {one.limit: one for one in reversed(advice.refused)}
+    return [
+        f"Refused for {limit}: {count}, such as {first[limit].name}({first[limit].n_workers}, {first[limit].k}): "
+        f"{first[limit].why}."
+        for limit, count in counts.most_common()
+    ]
+
+
+def seconds_in_words(seconds: float) -> str:
+    """Return seconds with three digits."""
+    return f"{seconds * 1e3:.3g} ms" if seconds < 0.1 else f"{seconds:.3g} s"

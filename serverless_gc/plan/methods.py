@@ -1,0 +1,89 @@
+"""Ways of dealing with stragglers, baselines included: a code, its work, and when it stops waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from serverless_gc.codes.base import Code
+from serverless_gc.codes.registry import get
+from serverless_gc.errors import InputError
+from serverless_gc.plan.rounds import shares
+from serverless_gc.policies import Speculate, UntilDecodable
+from serverless_gc.types import FloatArray, WaitPolicy
+
+__all__ = ["SPECULATIVE", "Method", "method"]
+
+SPECULATIVE = "speculative"
+"""The uncoded computation with backup copies of late tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A code and whether late tasks are copied.
+
+    Attributes
+    ----------
+    name
+        The code's, or ``"speculative"``.
+    code
+        The code.
+    speculative
+        Whether late tasks are copied, `serverless_gc.policies.Speculate`.
+    """
+
+    name: str
+    code: Code
+    speculative: bool = False
+
+    def policy(self) -> WaitPolicy:
+        """Make the policy of a round."""
+        until = UntilDecodable(self.code)
+        return Speculate(until) if self.speculative else until
+
+    def work(self, unit: float) -> FloatArray:
+        """Return the work of each worker's task, where ``unit`` is the share of the data that counts 1."""
+        return shares(self.code) / unit
+
+
+def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Method:
+    """Make a method by name.
+
+    Parameters
+    ----------
+    name
+        Of a code, or ``"speculative"``.
+    n_workers
+        Number of workers.
+    k
+        Number of blocks; codes that have no choice of it (uncoded, speculative, most gradient codes) ignore it.
+    **params
+        Of the code.
+
+    Raises
+    ------
+    InputError
+        If the name or a parameter is unknown, the code cannot be made in this size, or never gives an exact answer.
+
+    Examples
+    --------
+    >>> method("speculative", 8).code
+    UncodedCode(n_workers=8, k=8)
+    >>> method("mds", 8, 6).work(unit=1 / 8).round(3).tolist()[:2]
+    [1.333, 1.333]
+    """
+    if name == SPECULATIVE:
+        return Method(name, get("uncoded", n_workers=n_workers, **params), speculative=True)
+    if name == "uncoded":
+        k = None
+    try:
+        code = get(name, n_workers=n_workers, k=k, **params)
+    except InputError:
+        if k is None:
+            raise
+        code = get(name, n_workers=n_workers, **params)  # k may follow from the others
+    if not code.exact:
+        raise InputError(f"{name!r} gives approximate answers: serverless-gc compare tells of their errors")
+    if code.kind == "matmul":
+        raise InputError(f"{name!r} multiplies two coded matrices; a method computes with one")
+    return Method(name, code)

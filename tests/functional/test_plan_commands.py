@@ -1,0 +1,99 @@
+"""serverless-gc simulate, plan and trace, as they are typed."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib import image
+
+from serverless_gc.cli import main
+
+TRACE = Path(__file__).parents[2] / "examples" / "data" / "local-48-workers.csv"
+
+
+@pytest.fixture
+def printed(capsys, monkeypatch):
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["serverless-gc", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def test_simulate_many_workers(printed):
+    words = ("simulate", "--codes", "uncoded,mds,polar", "--workers", 256, "--k", 192, "--rounds", 20, "--seed", 1)
+    code, out, _ = printed(*words, "--delay", "lambda")
+    assert code == 0
+    rows = dict(re.findall(r"^ (uncoded|mds|polar) +256 +(?:256|192) +(\S+)", out, re.MULTILINE))
+    assert float(rows["mds"]) < float(rows["polar"]) < float(rows["uncoded"])
+    assert re.search(r"[\d,]+ task events in \d+\.\d s, [\d,]+ a second", out)
+    again = printed(*words)[1]
+    assert again.rsplit("\n", 2)[0] == out.rsplit("\n", 2)[0]
+
+
+def test_simulate_a_recorded_trace_and_its_table(printed, tmp_path):
+    code, out, _ = printed(
+        "simulate", "--codes", "uncoded,replication", "--workers", 48, "--trace", TRACE, "--rounds", 16
+    )
+    assert code == 0
+    assert "replication" in out
+    picture = tmp_path / "table.png"
+    code, out, _ = printed("simulate", "--table", "--trace", TRACE, "--rounds", 200, "--plot", picture)
+    assert code == 0
+    assert "local-48-workers" in out
+    assert out.count(" / ") > 8 * 3
+    assert image.imread(picture).shape[0] > 400
+
+
+def test_plan_ranks_and_explains(printed):
+    code, out, _ = printed("plan", "--rows", 100000, "--cols", 200, "--workers", 16, "--codes", "uncoded,mds,frc")
+    assert code == 0
+    assert re.search(r"^Use (mds|frc), 16 workers", out, re.MULTILINE)
+    assert "Prices as of" in out
+    code, out, _ = printed("plan", "--rows", 5000, "--cols", 20, "--trace", TRACE, "--workers", 24, "--goal", "p99")
+    assert code == 0
+    assert "the best by p99 first" in out
+
+
+def test_trace_tells_of_phases_and_late_tasks(printed):
+    code, out, _ = printed("trace", TRACE)
+    assert code == 0
+    assert "16 rounds of 48 slots, 768 attempts" in out
+    assert all(
+        re.search(rf"^ {phase} ", out, re.MULTILINE) for phase in ("total", "queued", "read", "compute", "write")
+    )
+    assert re.search(r"leftover='(keep|cancel)'|is equal", out)
+
+
+def test_demo_records_a_trace(printed, tmp_path):
+    path = tmp_path / "delays.csv"
+    words = ("demo", "--rows", 1000, "--iterations", 1, "--blocks", 8, "--backend", "simulated", "--record", path)
+    code, out, _ = printed(*words)
+    assert code == 0
+    assert "Recorded delays" in out
+    code, out, _ = printed("trace", path)
+    assert "2 rounds of 8 slots, 16 attempts" in out
+    assert "cannot be told" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("simulate", "--delay", "lamda"), "no law is called 'lamda'"),
+        (("simulate", "--codes", ","), "--codes must name"),
+        (("simulate", "--plot", "a.png"), "--table"),
+        (("simulate", "--table", "--plot", "/nowhere/a.png"), "no folder"),
+        (("simulate", "--trace", "/nowhere.csv"), "there is no trace"),
+        (("plan", "--rows", "10", "--cols", "1", "--delay", "lambda", "--trace", "x"), "give one of them"),
+        (("plan", "--rows", "10000000", "--cols", "1000", "--workers", "4"), "memory"),
+        (("trace", "/nowhere.csv"), "there is no trace"),
+    ],
+)
+def test_wrong_words_end_in_one_message(words, message, printed):
+    code, _, err = printed(*words)
+    assert code == 1
+    assert message in err

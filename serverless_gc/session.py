@@ -10,6 +10,7 @@ import os
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -77,7 +78,8 @@ class Session:
     max_attempts
         How often a task that failed is run in all.
     tolerance
-        Largest acceptable predicted relative error of an answer; None for no limit but a warning in the report.
+        Largest acceptable predicted relative error of an answer: a round waits for up to two further results while it
+        is exceeded, and fails if it still is. None for no limit but a warning in the report.
     bucket, function, region
         Of the deployed stack, for backend ``"aws"``; by default from the settings.
     delay
@@ -149,7 +151,7 @@ class Session:
         check_option("delay", delay, StragglerModel, "a law of serverless_gc.stragglers")
         if policy is not None and not callable(policy):
             raise InputError(f"policy must be a function from a code to a WaitPolicy, got {policy!r}")
-        self._policy: PolicyFactory = policy or natural_policy
+        self._policy: PolicyFactory = policy or partial(natural_policy, tolerance=tolerance)
         self._max_attempts = max_attempts
         self._tolerance = tolerance
         self._limits = limits

@@ -23,6 +23,9 @@ hypothesis.settings.register_profile("ci", derandomize=True)  # a landing is not
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
+collect_ignore = ["data"]
+"""Scripts that write stored test data; they run by themselves."""
+
 pytest.register_assert_rewrite(*(f"serverless_gc.testing.{name}_suite" for name in ("code", "invoker", "store")))
 
 

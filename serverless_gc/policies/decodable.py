@@ -34,7 +34,8 @@ class UntilDecodable:
         result counts as one.
     tolerance
         If the code predicts its accuracy (`Certifies`) and the prediction is above this relative error, wait for
-        further results; None for the code's own ``guard``, which most codes do not need.
+        further results, but not longer than it took until here; None for the code's own ``guard``, which most codes
+        do not need.
     max_extra
         At most so many.
 
@@ -70,6 +71,7 @@ class UntilDecodable:
         self._arrived: dict[int, None] = {}
         self._n_results = 0
         self._beyond = 0  # results since the answer was determined
+        self._determined: float | None = None  # seconds from the round's start until it was
 
     def open(self, view: View) -> Sequence[TaskSpec]:
         """Give every slot its task.
@@ -125,7 +127,9 @@ class UntilDecodable:
 
     def _decide(self, view: View) -> Act:
         if self._verdict:
-            if self._outstanding and self._wants_more():
+            if self._determined is None:
+                self._determined = view.now - view.round_start
+            if self._outstanding and self._wants_more(view):
                 return Wait()
             return Close(collect_partials=bool(self._partial))
         if self._outstanding:
@@ -141,21 +145,27 @@ class UntilDecodable:
         missing = self._tracker.missing()
         return f"{len(missing)} of {self.code.k} blocks cannot be reconstructed (blocks {numbers(missing)})"
 
-    def _wants_more(self) -> bool:
+    def _wants_more(self, view: View) -> bool:
         if self._beyond < self.margin:
             return True
+        patience = self._patience()
         if (
             self.tolerance is None
+            or (patience is not None and view.now >= view.round_start + patience)
             or self._beyond - self.margin >= self.max_extra
             or not isinstance(self.code, Certifies)
         ):
             return False
         return self.code.certify(tuple(self._arrived)).predicted_error > self.tolerance
 
-    def timer(self, view: View) -> float | None:  # noqa: ARG002 - part of the protocol
-        """No timer."""
-        return None
+    def _patience(self) -> float | None:
+        """Until when a determined answer may wait to become more accurate, in seconds after the round's start."""
+        return None if self._determined is None else 2 * self._determined
 
-    def on_timer(self, view: View) -> Act:  # noqa: ARG002
-        """Nothing to do."""
-        return Wait()
+    def timer(self, view: View) -> float | None:  # noqa: ARG002 - part of the protocol
+        """When waiting for accuracy has taken as long as waiting for the answer."""
+        return self._patience() if self.tolerance is not None and self._beyond >= self.margin else None
+
+    def on_timer(self, view: View) -> Act:
+        """Close with what is here, if it determines the answer."""
+        return self._decide(view) if self._verdict else Wait()

@@ -100,11 +100,12 @@ class UntilError(UntilDecodable):
         )
 
 
-def natural_policy(code: Code) -> WaitPolicy:
+def natural_policy(code: Code, tolerance: float | None = None) -> WaitPolicy:
     """Return the rule that a code waits by unless told otherwise.
 
-    Exact codes wait until they can decode; approximate ones for as many results as they say (`GradientCode.awaited`),
-    or until the answer is exact.
+    Exact codes wait until they can decode, and for a few results more while a predicted error above ``tolerance`` can
+    be improved; approximate ones for as many results as they say (`GradientCode.awaited`), or until the answer is
+    exact.
 
     Examples
     --------
@@ -114,4 +115,4 @@ def natural_policy(code: Code) -> WaitPolicy:
     """
     if isinstance(code, GradientCode) and not code.exact:
         return UntilError(code, wait=code.awaited or code.n_workers)
-    return UntilDecodable(code)
+    return UntilDecodable(code, tolerance=tolerance)

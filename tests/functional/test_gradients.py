@@ -173,3 +173,18 @@ def test_a_non_finite_result_counts_as_not_arrived():
         assert report.balanced
         with pytest.raises(sgc.NotDecodableError, match="NaN or Inf"):
             s.encode(X, y, code="uncoded", n_workers=8).gradient(w)
+
+
+def test_a_tolerance_waits_for_more_results_before_it_refuses():
+    X, w = np.random.default_rng(4).standard_normal((500, 12)), np.ones(12)
+    law = sgc.stragglers.Exponential(1.0)
+    awaited = {}
+    for tolerance in (None, 1e-13):
+        with sgc.Session("simulated", delay=law, seed=5, tolerance=tolerance) as s:
+            data = s.encode(X, code="lagrange", n_workers=24, k=10)
+            reports = [data.matvec(w, with_report=True)[1] for _ in range(12)]
+        awaited[tolerance] = [r.awaited for r in reports]
+        assert all(r.certificate.predicted_error <= (tolerance or 1) for r in reports)
+    assert min(awaited[None]) == 10
+    assert sum(awaited[1e-13]) > sum(awaited[None])
+    assert max(awaited[1e-13]) <= 12

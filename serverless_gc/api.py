@@ -41,6 +41,7 @@ async def coded_gradient_async(
     max_error: float | None = None,
     wait: int | None = None,
     on_undecodable: OnUndecodable = "raise",
+    decoder: str = "optimal",
     n_workers: int | None = None,
     k: int | None = None,
     backend: str | None = None,
@@ -77,6 +78,9 @@ async def coded_gradient_async(
     max_error, wait, on_undecodable
         With a gradient code: the squared error per partition that is good enough, the number of results to wait for at
         most, and whether to ``"raise"`` or to ``"approximate"`` when neither is reached in time.
+    decoder
+        With a gradient code: how results are weighted, ``"optimal"``, ``"lstsq"``, ``"one-step"``, ``"algorithmic"`` or
+        another of the code's, see `GradientData.value_and_gradient`.
     n_workers, k
         Number of workers and of source blocks; by default 16 workers at rate 3/4.
     backend
@@ -125,10 +129,10 @@ async def coded_gradient_async(
         "deadline": deadline,
     }
     if isinstance(data, GradientData):
-        options |= {"max_error": max_error, "wait": wait, "on_undecodable": on_undecodable}
-    elif max_error is not None or wait is not None or on_undecodable != "raise":
+        options |= {"max_error": max_error, "wait": wait, "on_undecodable": on_undecodable, "decoder": decoder}
+    elif max_error is not None or wait is not None or on_undecodable != "raise" or decoder != "optimal":
         raise InputError(
-            f"max_error=, wait= and on_undecodable= are for gradient codes, whose answer may be approximate; "
+            f"max_error=, wait=, on_undecodable= and decoder= are for gradient codes, whose answer may be approximate; "
             f"{data.code.name!r} is a data code, whose answer is exact"
         )
     result = await data.gradient_async(w, **options)

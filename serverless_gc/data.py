@@ -31,7 +31,12 @@ Reduction = Literal["sum", "mean"]
 
 
 class Owner(Protocol):
-    """What coded data needs of its session."""
+    """What coded data needs of its session.
+
+    ``late`` has the workers whose results the last gradient did not use, by the number of workers.
+    """
+
+    late: dict[int, frozenset[int]]
 
     async def resources(self) -> Resources:
         """Return the open store, invoker and host."""

@@ -18,7 +18,6 @@ import numpy as np
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
-from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, as_source, scan
 from serverless_gc.errors import InputError, ServerlessGCError
@@ -26,6 +25,7 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
+from serverless_gc.jobs import SumCode
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.partitioned import PartitionedMatrix
@@ -149,6 +149,7 @@ class Session:
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._options["presigned"] = presigned
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair | PartitionedMatrix] = OrderedDict()
+        self.late: dict[int, frozenset[int]] = {}
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
         self._numbers = itertools.count()
@@ -353,7 +354,7 @@ class Session:
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
         scanned = await asyncio.to_thread(scan, source)
-        if isinstance(chosen, GradientCode):
+        if isinstance(chosen, SumCode):
             return await self._partitioned(source, scanned, targets, chosen, np.dtype(dtype))
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
         pair = self._encoded.get(key)
@@ -369,7 +370,7 @@ class Session:
         return CodedData(pair, targets, publish)
 
     async def _partitioned(
-        self, source: Source, scanned: Scan, targets: Array | None, code: GradientCode, dtype: np.dtype[Any]
+        self, source: Source, scanned: Scan, targets: Array | None, code: SumCode, dtype: np.dtype[Any]
     ) -> GradientData:
         """Store a matrix in the partitions of a gradient code; all codes with as many share them."""
         key = (scanned.fingerprint, code.k, dtype.str)

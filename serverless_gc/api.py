@@ -13,6 +13,7 @@ from serverless_gc.gradient_data import GradientData, OnUndecodable
 from serverless_gc.matmul import choose_matmul_code, multiply
 from serverless_gc.prepare import refuse_gradient_code
 from serverless_gc.session import Session, current_session, default_session
+from serverless_gc.strategy import Strategy
 from serverless_gc.worker.losses import Loss
 
 __all__ = [
@@ -42,6 +43,7 @@ async def coded_gradient_async(
     wait: int | None = None,
     on_undecodable: OnUndecodable = "raise",
     decoder: str = "optimal",
+    strategy: Strategy = "auto",
     n_workers: int | None = None,
     k: int | None = None,
     backend: str | None = None,
@@ -81,6 +83,8 @@ async def coded_gradient_async(
     decoder
         With a gradient code: how results are weighted, ``"optimal"``, ``"lstsq"``, ``"one-step"``, ``"algorithmic"`` or
         another of the code's, see `GradientData.value_and_gradient`.
+    strategy
+        With a data code: one coded round or two, see `CodedData.value_and_gradient`.
     n_workers, k
         Number of workers and of source blocks; by default 16 workers at rate 3/4.
     backend
@@ -129,12 +133,16 @@ async def coded_gradient_async(
         "deadline": deadline,
     }
     if isinstance(data, GradientData):
+        if strategy != "auto":
+            raise InputError(f"strategy= is for data codes; {data.code.name!r} is a gradient code and takes one round")
         options |= {"max_error": max_error, "wait": wait, "on_undecodable": on_undecodable, "decoder": decoder}
-    elif max_error is not None or wait is not None or on_undecodable != "raise" or decoder != "optimal":
+    elif max_error is not None or wait is not None or decoder != "optimal":
         raise InputError(
-            f"max_error=, wait=, on_undecodable= and decoder= are for gradient codes, whose answer may be approximate; "
+            f"max_error=, wait= and decoder= are for gradient codes, whose answer may be approximate; "
             f"{data.code.name!r} is a data code, whose answer is exact"
         )
+    else:
+        options |= {"strategy": strategy, "on_undecodable": on_undecodable}
     result = await data.gradient_async(w, **options)
     await _forget_old(chosen, session)
     return result

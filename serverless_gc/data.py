@@ -1,14 +1,17 @@
 """`CodedData`: an encoded data set, and the products and gradients computed from it.
 
 A gradient of any generalized linear loss takes two coded rounds: ``z = X w`` from the coded rows of ``X``, the
-residual ``r = d loss / d z`` here, then ``X.T r`` from the coded columns. Both encodings are made once.
+residual ``r = d loss / d z`` here, then ``X.T r`` from the coded columns. Both encodings are made once. Least squares
+may do with one round, see `serverless_gc.one_round`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any, Literal
 from weakref import WeakSet
 
 import numpy as np
@@ -19,37 +22,20 @@ from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encode
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.jobs import product_job
 from serverless_gc.observe import Report
+from serverless_gc.one_round import OneRound, OnUndecodable
 from serverless_gc.pipeline import run_round
 from serverless_gc.prepare import check_number, check_operand, find_loss
-from serverless_gc.resources import Resources
-from serverless_gc.types import Array, WaitPolicy
+from serverless_gc.resources import Owner
+from serverless_gc.strategy import LARGEST_GRAM, Choice, Strategy, check_strategy
+from serverless_gc.types import Array
 from serverless_gc.worker import losses
 
-__all__ = ["CodedData", "EncodedPair", "Owner", "Reduction"]
+__all__ = ["CodedData", "EncodedPair", "Reduction"]
 
 Reduction = Literal["sum", "mean"]
 
-
-class Owner(Protocol):
-    """What coded data needs of its session.
-
-    ``late`` has the workers whose results the last gradient did not use, by the number of workers.
-    """
-
-    late: dict[int, frozenset[int]]
-
-    async def resources(self) -> Resources:
-        """Return the open store, invoker and host."""
-
-    def policy_for(
-        self,
-        code: Code,
-        deadline: float | None,
-        *,
-        inner: WaitPolicy | None = None,
-        on_expire: Literal["abort", "close"] = "abort",
-    ) -> WaitPolicy:
-        """Make the waiting policy of one round: the given one or the session's, within the deadline."""
+KEPT_MOMENTS = 8
+"""For how many different targets ``X.T y`` is remembered."""
 
 
 class EncodedPair:
@@ -69,6 +55,11 @@ class EncodedPair:
         self._made: dict[int, EncodedMatrix] = {}
         self._unreported = Report(rounds=0)
         self._locks = (asyncio.Lock(), asyncio.Lock())
+        self.moments: dict[bytes, Array] = {}
+        self.moments_lock = asyncio.Lock()
+        self.one_round = OneRound(owner, source, code, dtype, fingerprint, key, lambda: self.matrix(0))
+        if source.sparse or source.shape[1] > LARGEST_GRAM:
+            self.one_round.release()
 
     async def matrix(self, axis: Literal[0, 1], scanned: Scan | None = None) -> EncodedMatrix:
         """Return the coded rows of ``X`` (axis 0) or of ``X.T`` (axis 1), encoding and storing them if need be.
@@ -89,7 +80,7 @@ class EncodedPair:
                     raise InputError("X was changed in place after session.encode(X); encode it again")
                 await self._encode(axis, source, scanned)
             if len(self._made) == 2:
-                self._source = None  # both encodings are stored: the matrix itself is needed no longer
+                self._source = None  # both encodings are stored: they need the matrix itself no longer
             return self._made[axis]
 
     async def _encode(self, axis: Literal[0, 1], source: Source, scanned: Scan) -> None:
@@ -137,6 +128,7 @@ class EncodedPair:
         made, self._made, self._source = self._made, {}, None
         for encoded in made.values():
             await res.store.delete(encoded.objects())
+        await self.one_round.remove()
 
 
 class CodedData:
@@ -243,6 +235,8 @@ class CodedData:
         l2: float = 0.0,
         reduction: Reduction = "sum",
         sample_weight: Any = None,
+        strategy: Strategy = "auto",
+        on_undecodable: OnUndecodable = "raise",
         with_report: bool = False,
         deadline: float | None = None,
     ) -> Any:
@@ -261,8 +255,17 @@ class CodedData:
             ``"sum"`` over the rows or ``"mean"`` (divides by the number of rows).
         sample_weight
             ``(n_rows,)`` weights of the rows, at least 0.
+        strategy
+            ``"two-round"``; ``"gram"``: least squares in one round, by a product with the coded ``X.T X``;
+            ``"polynomial"``: the same by a code that allows it (``"pcr"``); or ``"auto"``: the last where the code
+            allows it, the Gram matrix from the third least-squares gradient of the same data on if ``X`` has few and
+            well-conditioned columns, else two rounds. The report says what was chosen and why. The value of the loss
+            is less accurate in one round where it is small against ``||y||**2``.
+        on_undecodable
+            ``"approximate"``, for an LDPC code and ``strategy="gram"`` only: entries of the gradient that cannot be
+            had within the deadline are zero, and the report says how many blocks are missing.
         with_report
-            Also return the `Report` of both rounds together.
+            Also return the `Report` of all rounds together.
         deadline
             Seconds from now after which the call fails; the session's by default.
 
@@ -280,12 +283,22 @@ class CodedData:
         """
         weights = check_operand(w, self.n_cols, "w")
         call = _Objective(self, weights, loss, l2, reduction, sample_weight)
+        asked = check_strategy(strategy)
+        choice = await self._pair.one_round.choose(asked, loss=call.loss.name, weighted=sample_weight is not None)
+        if choice.strategy != "two-round":
+            value, gradient, report = await self._in_one_round(call, choice, deadline, on_undecodable)
+            return (value, gradient, report) if with_report else (value, gradient)
+        if on_undecodable != "raise":
+            raise InputError(
+                f"on_undecodable={on_undecodable!r} is for gradient codes, and for least squares with code='ldpc' and "
+                "strategy='gram'"
+            )
         z, first = await self._product(0, weights, deadline)
         value, residual = call.local(z)
         remaining = None if deadline is None else max(deadline - first.elapsed, 1e-3)
         product_, second = await self._product(1, residual, remaining)
         gradient = call.finish(product_)
-        report = first.merge(second)
+        report = replace(first.merge(second), strategy=str(choice))
         return (value, gradient, report) if with_report else (value, gradient)
 
     @homed
@@ -297,6 +310,8 @@ class CodedData:
         l2: float = 0.0,
         reduction: Reduction = "sum",
         sample_weight: Any = None,
+        strategy: Strategy = "auto",
+        on_undecodable: OnUndecodable = "raise",
         with_report: bool = False,
         deadline: float | None = None,
     ) -> Any:
@@ -313,6 +328,8 @@ class CodedData:
             l2=l2,
             reduction=reduction,
             sample_weight=sample_weight,
+            strategy=strategy,
+            on_undecodable=on_undecodable,
             with_report=True,
             deadline=deadline,
         )
@@ -328,6 +345,33 @@ class CodedData:
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
     close = blocking(close_async)
+
+    async def _in_one_round(
+        self, call: _Objective, choice: Choice, deadline: float | None, on_undecodable: OnUndecodable
+    ) -> tuple[float, Array, Report]:
+        """Compute value and gradient of least squares from ``X.T X w`` and the moments of ``y``."""
+        moments, first = await self._target_moments(deadline)
+        product, report = await self._pair.one_round.product(choice, call.w, deadline, on_undecodable)
+        value, gradient = call.from_moments(product, moments)
+        report = self._pair.reported(report)
+        report = report if first is None else first.merge(report)
+        return value, gradient, replace(report, strategy=str(choice))
+
+    async def _target_moments(self, deadline: float | None) -> tuple[Array, Report | None]:
+        """Return ``X.T y`` (conjugated for complex data), computed by a round of its own once for the same ``y``."""
+        assert self.y is not None  # noqa: S101 - objectives check it
+        targets = check_operand(self.y, self.n_rows, "y")
+        async with self._pair.moments_lock:
+            name = hashlib.sha256(targets.tobytes()).digest() + str((targets.shape, targets.dtype)).encode()
+            moments = self._pair.moments.pop(name, None)
+            report = None
+            if moments is None:
+                product, report = await self._product(1, np.conj(targets), deadline)
+                moments = np.conj(product)
+            self._pair.moments[name] = moments  # the newest last
+            while len(self._pair.moments) > KEPT_MOMENTS:
+                self._pair.moments.pop(next(iter(self._pair.moments)))
+            return moments, report
 
     async def _product(self, axis: Literal[0, 1], operand: Array, deadline: float | None) -> tuple[Array, Report]:
         owner = self._pair.owner
@@ -376,6 +420,14 @@ class _Objective:
         penalty = 0.5 * self.l2 * float(np.vdot(self.w, self.w).real)
         # complex data: the gradient is X^H r = conj(X^T conj(r))
         return value + penalty, np.conj(residual)
+
+    def from_moments(self, product: Array, moments: Array) -> tuple[float, Array]:
+        """Return loss and gradient of least squares from ``X.T X w`` and ``X.T y``; NaN entries have no gradient."""
+        slope = product - moments
+        value = 0.5 * float((np.vdot(self.w, product) - 2 * np.vdot(self.w, moments)).real)
+        value += 0.5 * float(np.vdot(self.y, self.y).real)
+        gradient = np.where(np.isnan(slope), 0, self.scale * slope + self.l2 * self.w)
+        return self.scale * value + 0.5 * self.l2 * float(np.vdot(self.w, self.w).real), gradient
 
     def finish(self, product_: Array) -> Array:
         """Turn the product of the second round into the gradient."""

@@ -14,7 +14,7 @@ import numpy as np
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.clustered import ClusteredCode
 from serverless_gc.codes.gradient.dynamic_clusters import StragglerPredictor
-from serverless_gc.data import Owner, Reduction
+from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import PartLoss, SumCode, gradient_job
 from serverless_gc.observe import Report
@@ -23,7 +23,7 @@ from serverless_gc.pipeline import run_round
 from serverless_gc.policies import approximate_policy
 from serverless_gc.policies.words import numbers
 from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
-from serverless_gc.resources import Resources
+from serverless_gc.resources import Owner, Resources
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.wire import pack_block
 from serverless_gc.worker import losses

@@ -116,6 +116,35 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
     )
 
 
+def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
+    """Make the job ``X.T @ (X @ w)`` on the coded rows of ``X``, where workers multiply by their block twice.
+
+    Parameters
+    ----------
+    matrix
+        The coded rows.
+    code
+        The code of this round: workers return a polynomial of degree 2 of their block.
+    w
+        ``(p,)`` or ``(p, c)``.
+    """
+    _, p = matrix.block_shape
+    terms = matrix.largest**2 * float(np.linalg.norm(w)) / math.sqrt(w.size / len(w))
+    return Job(
+        code=code,
+        label="X.T X w",
+        kernel="normal",
+        blocks=lambda spec: [matrix.keys[message] for message in code.placement(spec.slot)],
+        shape=(p, *w.shape[1:]),
+        dtype=np.result_type(matrix.dtype, w.dtype),
+        operand=w,
+        stored=np.dtype(matrix.dtype),
+        scale=terms * matrix.partition.b,
+        finish=lambda total: total,
+        publish=code.publish,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PartLoss:
     """What workers compute on a partition.

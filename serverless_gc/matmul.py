@@ -19,7 +19,6 @@ import numpy as np
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.matmul import MatmulCode, Operand
 from serverless_gc.codes.registry import get
-from serverless_gc.data import Owner
 from serverless_gc.encode import Partition, as_source, scan
 from serverless_gc.encode.dense import DenseSource
 from serverless_gc.errors import InputError, LimitError
@@ -27,7 +26,7 @@ from serverless_gc.jobs import Job
 from serverless_gc.limits import Limits
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
-from serverless_gc.resources import Resources
+from serverless_gc.resources import Owner, Resources
 from serverless_gc.types import Array, TaskSpec
 from serverless_gc.wire import pack_block
 

@@ -14,11 +14,10 @@ from weakref import WeakSet
 
 import numpy as np
 
-from serverless_gc.data import Owner
 from serverless_gc.encode import Source, StoredParts, array_digest, store_array_parts, store_parts
 from serverless_gc.errors import ServerlessGCError
 from serverless_gc.observe import Report
-from serverless_gc.resources import Resources
+from serverless_gc.resources import Owner, Resources
 from serverless_gc.types import Array
 
 __all__ = ["PartitionedMatrix"]

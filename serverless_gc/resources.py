@@ -8,8 +8,9 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Protocol
 
+from serverless_gc.codes.base import Code
 from serverless_gc.collect import Presign
 from serverless_gc.engine import Host
 from serverless_gc.errors import StoreError
@@ -18,9 +19,9 @@ from serverless_gc.limits import Limits
 from serverless_gc.observe import Progress
 from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
-from serverless_gc.types import Buffer
+from serverless_gc.types import Buffer, WaitPolicy
 
-__all__ = ["Resources"]
+__all__ = ["Owner", "Resources"]
 
 _log = logging.getLogger(__name__)
 
@@ -108,3 +109,25 @@ class Resources:
 
 def _is_mark(key: str) -> bool:
     return key.endswith("/cancel")
+
+
+class Owner(Protocol):
+    """What coded data needs of its session.
+
+    ``late`` has the workers whose results the last gradient did not use, by the number of workers.
+    """
+
+    late: dict[int, frozenset[int]]
+
+    async def resources(self) -> Resources:
+        """Return the open store, invoker and host."""
+
+    def policy_for(
+        self,
+        code: Code,
+        deadline: float | None,
+        *,
+        inner: WaitPolicy | None = None,
+        on_expire: Literal["abort", "close"] = "abort",
+    ) -> WaitPolicy:
+        """Make the waiting policy of one round: the given one or the session's, within the deadline."""

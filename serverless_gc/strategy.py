@@ -17,12 +17,15 @@ from serverless_gc.encode import Source
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
-__all__ = ["Choice", "Gram", "Strategy", "check_strategy", "choose", "gram_may_pay", "make_gram"]
+__all__ = ["LARGEST_GRAM", "Choice", "Gram", "Strategy", "check_strategy", "choose", "gram_may_pay", "make_gram"]
 
-Strategy = Literal["auto", "two-round", "gram"]
+Strategy = Literal["auto", "two-round", "gram", "polynomial"]
 
 MOST_COLUMNS = 200
 """Beyond so many columns forming the Gram matrix costs more than the work of a hundred two-round gradients."""
+
+LARGEST_GRAM = 2000
+"""Beyond so many columns a data set does not keep the matrix itself for a Gram matrix that might be asked for."""
 
 ROWS_PER_COLUMN = 10
 WORST_CONDITION = 1e4
@@ -34,15 +37,22 @@ SEVERAL = 2
 _STRIP_BYTES = 2**24
 
 
+_WORDS = {
+    "two-round": "two rounds",
+    "gram": "one round with the Gram matrix",
+    "polynomial": "one round of polynomials",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What was chosen, and why, in words for the report."""
 
-    strategy: Literal["two-round", "gram"]
+    strategy: Literal["two-round", "gram", "polynomial"]
     reason: str
 
     def __str__(self) -> str:
-        return f"{'Gram matrix, one round' if self.strategy == 'gram' else 'two rounds'}: {self.reason}"
+        return f"{_WORDS[self.strategy]}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ def choose(
     shape: tuple[int, int],
     gradients: int,
     gram: Gram | None,
+    polynomial: bool = False,
 ) -> Choice | None:
     """Choose how to compute a gradient.
 
@@ -100,6 +111,8 @@ def choose(
         Least-squares gradients of the same data so far.
     gram
         The Gram matrix, if it was formed.
+    polynomial
+        Whether the code decodes polynomials of a worker's block, so that one round gives ``X.T X w``.
 
     Returns
     -------
@@ -109,26 +122,30 @@ def choose(
     Raises
     ------
     InputError
-        If ``"gram"`` is asked for where it does not apply.
+        If what is asked for does not apply.
 
     Examples
     --------
     >>> choose("auto", loss="logistic", weighted=False, sparse=False, shape=(1000, 10), gradients=5, gram=None)
-    Choice(strategy='two-round', reason='the Gram matrix serves the squared loss only, the loss is logistic')
+    Choice(strategy='two-round', reason='one round serves the squared loss only, the loss is logistic')
     """
     if asked == "two-round":
         return Choice("two-round", "asked for")
     obstacle = ""
     if loss != "squared":
-        obstacle = f"the Gram matrix serves the squared loss only, the loss is {loss}"
+        obstacle = f"one round serves the squared loss only, the loss is {loss}"
     elif weighted:
-        obstacle = "rows have weights of this call, the Gram matrix is formed once"
-    if asked == "gram":
+        obstacle = "rows have weights of this call, what one round needs is made once"
+    elif asked == "polynomial" and not polynomial:
+        obstacle = "workers must return polynomials of their block, which code='pcr' allows"
+    if asked != "auto":
         if obstacle:
-            raise InputError(f"strategy='gram' does not apply: {obstacle}; use strategy='two-round'")
-        return None if gram is None else Choice("gram", "asked for")
+            raise InputError(f"strategy={asked!r} does not apply: {obstacle}; use strategy='two-round'")
+        return None if asked == "gram" and gram is None else Choice(asked, "asked for")
     if obstacle:
         return Choice("two-round", obstacle)
+    if polynomial:
+        return Choice("polynomial", "the code decodes X.T (X w) of coded rows")
     rows, columns = shape
     if sparse:
         return Choice("two-round", "X is sparse and its Gram matrix is not")

@@ -12,14 +12,17 @@ R. K. Maity, A. S. Rawat and A. Mazumdar, *Robust Gradient Descent via Moment En
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
+from serverless_gc.codes.base import Certificate, Code, Tracker
+from serverless_gc.codes.ldpc import LDPCCode
 from serverless_gc.errors import InputError
-from serverless_gc.types import Array
+from serverless_gc.types import Array, FloatArray
 
-__all__ = ["deinterleave", "interleave", "partial_gradient"]
+__all__ = ["PartlyDecoded", "deinterleave", "interleave", "partial_gradient"]
 
 
 def interleave(matrix: Array, k: int) -> Array:
@@ -98,3 +101,59 @@ def partial_gradient(blocks: Array, b: Array, unknown: Sequence[int] = ()) -> Ar
     for j in unknown:
         gradient[j :: len(blocks)] = 0
     return gradient
+
+
+class PartlyDecoded(Code):
+    """An LDPC code whose decoder gives what it can: blocks that stay unknown are NaN.
+
+    Parameters
+    ----------
+    code
+        The code.
+    rounds
+        Most rounds of peeling; None for as many as help.
+
+    Examples
+    --------
+    >>> code = LDPCCode(6, 3, checks=[[0, 1, 3], [1, 2, 3, 4], [0, 2, 4, 5]])
+    >>> sent = code.encode(np.array([[1.0], [2.0], [3.0]]))
+    >>> blocks, certificate = PartlyDecoded(code).decode({0: sent[0], 1: sent[1]})
+    >>> blocks.ravel().tolist(), certificate.warning
+    ([1.0, 2.0, nan], '1 of 3 blocks stayed unknown: their part of the answer was left out')
+    """
+
+    name: ClassVar[str] = "ldpc"
+    exact: ClassVar[bool] = False
+
+    def __init__(self, code: LDPCCode, rounds: int | None = None) -> None:
+        super().__init__(code.n_workers, code.k)
+        self._code = code
+        self._rounds = rounds
+
+    def _build_generator(self) -> FloatArray:
+        return self._code.generator
+
+    def source_of(self, message: int) -> int | None:
+        """Index of the block that ``message`` carries unchanged, or None."""
+        return self._code.source_of(message)
+
+    def tracker(self) -> Tracker:
+        """Make a fresh tracker of the code itself: it says when everything is known."""
+        return self._code.tracker()
+
+    def decode(
+        self,
+        values: Mapping[int, Array],
+        *,
+        out: Array | None = None,
+        tolerance: float | None = None,  # noqa: ARG002 - peeling adds no error worth a limit
+        scale: float = 0.0,  # noqa: ARG002
+    ) -> tuple[Array, Certificate]:
+        """Decode what these messages determine; ``error`` of the certificate is the number of unknown blocks."""
+        found = self._code.decode_anytime(values, rounds=self._rounds, out=out)
+        for j in found.unknown:
+            found.blocks[j] = np.nan
+        lost = len(found.unknown)
+        warning = f"{lost} of {self.k} blocks stayed unknown: their part of the answer was left out" if lost else ""
+        used = tuple(sorted(values))
+        return found.blocks, Certificate("peel", used=used, error=float(lost), warning=warning)

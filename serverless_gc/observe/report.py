@@ -60,6 +60,8 @@ class Report:
         The same failures by what exactly happened ("empty reply", "function timed out"), to how often.
     code, n_workers, k
         The code, its workers and blocks; the largest of several rounds.
+    strategy
+        How a gradient was computed, and why so; empty for other calls.
     bytes_up, bytes_down
         Bytes sent and received by the driver.
     encode_seconds, decode_seconds
@@ -107,6 +109,7 @@ class Report:
     code: str = ""
     n_workers: int = 0
     k: int = 0
+    strategy: str = ""
     bytes_up: int = 0
     bytes_down: int = 0
     encode_seconds: float = 0.0
@@ -167,6 +170,7 @@ class Report:
             code=" + ".join(dict.fromkeys(name for name in (self.code, other.code) if name)),
             n_workers=max(self.n_workers, other.n_workers),
             k=max(self.k, other.k),
+            strategy="; ".join(dict.fromkeys(said for said in (self.strategy, other.strategy) if said)),
             spans=self.spans + tuple(dataclasses.replace(s, round=s.round + shift) for s in other.spans),
             decodable={**self.decodable, **{r + shift: t for r, t in other.decodable.items()}},
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
@@ -204,6 +208,8 @@ class Report:
             yield f"  cost     {cost}"
         if self.certificate is not None:
             yield f"  answer   {_answer(self.certificate)}"
+        if self.strategy:
+            yield f"  strategy {self.strategy}"
         for note in self.notes:
             yield f"  note     {note}"
 

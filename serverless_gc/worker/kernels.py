@@ -70,6 +70,26 @@ def matvec_messages(
         yield multiply(block, operand)
 
 
+def normal(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Return ``block.T @ (block @ operand)`` of the task's block (conjugated), or for several the stack of them."""
+    products = list(normal_messages(blocks, operand, params))
+    return products[0] if len(products) == 1 else np.stack(products)
+
+
+def normal_messages(
+    blocks: Sequence[Block],
+    operand: Array | None,
+    params: Mapping[str, Any],  # noqa: ARG001 - one signature for all streams
+    first: int = 0,
+) -> Iterator[Array]:
+    """Yield ``block.T @ (block @ operand)`` of each block, from block ``first`` on."""
+    operand = _need_operand("normal", operand)
+    if not blocks:
+        raise ValueError("kernel 'normal' needs a block, the task names none")
+    for block in blocks[first:]:
+        yield multiply_transposed(block, multiply(block, operand))
+
+
 def matmul(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
     """Return the product of the task's two blocks; the second one must be dense."""
     if len(blocks) != 2:
@@ -227,10 +247,16 @@ def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, An
     return np.zeros(int(params.get("size", 0)))
 
 
-KERNELS: Mapping[str, Kernel] = {"matvec": matvec, "gradient": gradient, "matmul": matmul, "noop": noop}
+KERNELS: Mapping[str, Kernel] = {
+    "matvec": matvec,
+    "normal": normal,
+    "gradient": gradient,
+    "matmul": matmul,
+    "noop": noop,
+}
 """Name -> function."""
 
-STREAMS: Mapping[str, Stream] = {"gradient": gradient_messages, "matvec": matvec_messages}
+STREAMS: Mapping[str, Stream] = {"gradient": gradient_messages, "matvec": matvec_messages, "normal": normal_messages}
 """Name -> function, for kernels that can give one message after the other."""
 
 

@@ -41,7 +41,7 @@ def test_what_does_not_apply_is_refused():
     for change, words in [({"loss": "logistic"}, "squared loss only"), ({"weighted": True}, "weights")]:
         with pytest.raises(InputError, match=words):
             choose("gram", **FACTS | change, gram=FINE)
-    with pytest.raises(InputError, match="strategy must be one of auto, two-round, gram, got 'fast'"):
+    with pytest.raises(InputError, match="strategy must be one of auto, two-round, gram, polynomial, got 'fast'"):
         check_strategy("fast")
     assert check_strategy("gram") == "gram"
     assert not gram_may_pay((1000, 10), sparse=True)

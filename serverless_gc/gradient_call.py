@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.codes.gradient.clustered import ClusteredCode
-from serverless_gc.codes.gradient.dynamic_clusters import StragglerPredictor
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import PartLoss, SumCode, gradient_job
+from serverless_gc.lateness import late_workers, regrouped
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import approximate_policy
-from serverless_gc.policies.words import numbers
 from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
 from serverless_gc.resources import Owner, Resources
 from serverless_gc.types import Array, WaitPolicy
@@ -31,7 +29,7 @@ from serverless_gc.worker import losses
 if TYPE_CHECKING:
     from serverless_gc.gradient_data import GradientData
 
-__all__ = ["AnyLoss", "GradientCall", "OnUndecodable", "Stop", "regrouped"]
+__all__ = ["AnyLoss", "GradientCall", "OnUndecodable", "Stop"]
 
 OnUndecodable = Literal["raise", "approximate"]
 AnyLoss: TypeAlias = str | losses.Loss | Callable[..., Any]
@@ -185,8 +183,8 @@ class GradientCall:
                 decoding=self.stop.decoding(code),
             )
             total, report = await run_round(res, job, lambda _: self._policy(owner, code))
-        used = {span.slot for span in report.spans if span.fate == "used"}
-        owner.late[code.n_workers] = frozenset(range(code.n_workers)) - used
+        n = code.n_workers
+        owner.late[n] = late_workers(report.spans, owner.late.get(n, frozenset()))
         if note:
             report = replace(report, notes=(*report.notes, note))
         return (*self._finished(total, value=value), matrix.reported(report))
@@ -220,41 +218,3 @@ class GradientCall:
             gradient = gradient + self.l2 * self.w
             loss += 0.5 * self.l2 * float(np.vdot(self.w, self.w).real)
         return loss, gradient
-
-
-def regrouped(code: SumCode, latest: SumCode, late: Mapping[int, Collection[int]]) -> tuple[SumCode, str]:
-    """Form the clusters of a code anew, so that workers that were late last time are spread over them.
-
-    Parameters
-    ----------
-    code
-        The code as it was made.
-    latest
-        The same code as it was used last.
-    late
-        Number of workers to those whose results the last round with so many did not use.
-
-    Returns
-    -------
-    code, note
-        The code of the coming round, and what to say of it; for codes without flexible clusters the one given.
-
-    Examples
-    --------
-    >>> from serverless_gc.codes import get
-    >>> code = get("clustered", n_workers=6, clusters=2, stragglers=1, flexibility=2)
-    >>> sorted(regrouped(code, code, {6: {0, 1}})[0].assignment[:2])
-    [0, 1]
-    """
-    if not isinstance(code, ClusteredCode) or not isinstance(latest, ClusteredCode) or code.flexibility == 1:
-        return code, ""
-    expected = sorted(late.get(code.n_workers, ()))
-    if not expected:
-        return latest, ""
-    assignment = code.assign(StragglerPredictor(code.n_workers).update(expected))
-    away = sum(cluster != home for cluster, home in zip(assignment, code.assignment, strict=True))
-    note = (
-        f"workers {numbers(expected)} were late in the last round: clusters were formed so that each has its share of "
-        f"them, {away} of {code.n_workers} workers serve away from home"
-    )
-    return latest if assignment == latest.assignment else code.with_assignment(assignment), note

@@ -114,7 +114,7 @@ def _is_mark(key: str) -> bool:
 class Owner(Protocol):
     """What coded data needs of its session.
 
-    ``late`` has the workers whose results the last gradient did not use, by the number of workers.
+    ``late`` has the workers that were late in the last gradient, by the number of workers.
     """
 
     late: dict[int, frozenset[int]]

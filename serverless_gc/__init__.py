@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from serverless_gc.api import coded_matvec as coded_matvec
     from serverless_gc.api import coded_matvec_async as coded_matvec_async
     from serverless_gc.data import CodedData as CodedData
+    from serverless_gc.encoded_data import EncodedData as EncodedData
+    from serverless_gc.encoded_fit import EncodedFit as EncodedFit
+    from serverless_gc.encoded_fit import encoded_least_squares as encoded_least_squares
+    from serverless_gc.encoded_fit import encoded_least_squares_async as encoded_least_squares_async
     from serverless_gc.errors import ConfigError as ConfigError
     from serverless_gc.errors import DeadlineExceeded as DeadlineExceeded
     from serverless_gc.errors import DecodeError as DecodeError
@@ -51,6 +55,8 @@ _HOMES = {
     "Deadline": "policies",
     "DeadlineExceeded": "errors",
     "DecodeError": "errors",
+    "EncodedData": "encoded_data",
+    "EncodedFit": "encoded_fit",
     "FirstK": "policies",
     "GradientData": "gradient_data",
     "InputError": "errors",
@@ -70,6 +76,8 @@ _HOMES = {
     "coded_matmul_async": "api",
     "coded_matvec": "api",
     "coded_matvec_async": "api",
+    "encoded_least_squares": "encoded_fit",
+    "encoded_least_squares_async": "encoded_fit",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
@@ -79,6 +87,8 @@ __all__ = [
     "Deadline",
     "DeadlineExceeded",
     "DecodeError",
+    "EncodedData",
+    "EncodedFit",
     "FirstK",
     "GradientData",
     "InputError",
@@ -100,6 +110,8 @@ __all__ = [
     "coded_matvec",
     "coded_matvec_async",
     "codes",
+    "encoded_least_squares",
+    "encoded_least_squares_async",
     "inject",
     "policies",
     "stragglers",

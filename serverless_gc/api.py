@@ -7,7 +7,8 @@ from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
-from serverless_gc.data import Reduction
+from serverless_gc.data import CodedData, Reduction
+from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_data import GradientData, OnUndecodable
 from serverless_gc.matmul import choose_matmul_code, multiply
@@ -27,6 +28,16 @@ __all__ = [
 
 KEPT_DATA_SETS = 4
 """How many encoded data sets calls without a session of their own keep for the next call."""
+
+_TAKES: dict[type, tuple[frozenset[str], str]] = {
+    CodedData: (frozenset({"sample_weight", "strategy", "on_undecodable"}), "a data code, whose answer is exact"),
+    GradientData: (
+        frozenset({"sample_weight", "max_error", "wait", "on_undecodable", "decoder"}),
+        "a gradient code, which takes one round",
+    ),
+    EncodedData: (frozenset({"wait"}), "encoded optimization"),
+}
+"""Options of a gradient that not every kind of code takes, and what to call the kind."""
 
 
 async def coded_gradient_async(
@@ -128,21 +139,23 @@ async def coded_gradient_async(
         "loss": loss,
         "reduction": reduction,
         "l2": l2,
-        "sample_weight": sample_weight,
         "with_report": with_report,
         "deadline": deadline,
     }
-    if isinstance(data, GradientData):
-        if strategy != "auto":
-            raise InputError(f"strategy= is for data codes; {data.code.name!r} is a gradient code and takes one round")
-        options |= {"max_error": max_error, "wait": wait, "on_undecodable": on_undecodable, "decoder": decoder}
-    elif max_error is not None or wait is not None or decoder != "optimal":
-        raise InputError(
-            f"max_error=, wait= and decoder= are for gradient codes, whose answer may be approximate; "
-            f"{data.code.name!r} is a data code, whose answer is exact"
-        )
-    else:
-        options |= {"strategy": strategy, "on_undecodable": on_undecodable}
+    special = {
+        "sample_weight": (sample_weight, sample_weight is not None),
+        "max_error": (max_error, max_error is not None),
+        "wait": (wait, wait is not None),
+        "on_undecodable": (on_undecodable, on_undecodable != "raise"),
+        "decoder": (decoder, decoder != "optimal"),
+        "strategy": (strategy, strategy != "auto"),
+    }
+    taken, kind = _TAKES[type(data)]
+    for name, (value, given) in special.items():
+        if name in taken:
+            options[name] = value
+        elif given:
+            raise InputError(f"{name}= does not go with {data.code.name!r}, {kind}: leave it out or take another code")
     result = await data.gradient_async(w, **options)
     await _forget_old(chosen, session)
     return result
@@ -194,6 +207,7 @@ async def coded_matvec_async(
     chosen = _session(session, backend)
     refuse_gradient_code(code)
     data = await chosen.encode_async(A, code=code, n_workers=n_workers, k=k, **params)
+    assert isinstance(data, CodedData)  # noqa: S101 - codes that give no products were refused
     result = await data.matvec_async(x, with_report=with_report, deadline=deadline)
     await _forget_old(chosen, session)
     return result

@@ -18,8 +18,10 @@ import numpy as np
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
+from serverless_gc.codes.encoded import EncodedCode
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, as_source, scan
+from serverless_gc.encoded_data import EncodedData, encode_rows, read_whole
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.inject import Faults, Injection, Stragglers
@@ -308,7 +310,7 @@ class Session:
         allow_fill: bool = False,
         publish: int | None = None,
         **params: Any,
-    ) -> CodedData | GradientData:
+    ) -> CodedData | GradientData | EncodedData:
         """Encode a matrix and store its coded blocks, or for a gradient code its partitions.
 
         Encoding the same content with the same code again stores nothing: it is recognized by its fingerprint. All
@@ -339,8 +341,9 @@ class Session:
 
         Returns
         -------
-        CodedData or GradientData
-            The latter for a gradient code; both compute gradients in the same way, the former also products.
+        CodedData, GradientData or EncodedData
+            The second for a gradient code, the third for encoded optimization; all compute gradients in the same way,
+            the first also products.
 
         Raises
         ------
@@ -354,6 +357,8 @@ class Session:
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
         scanned = await asyncio.to_thread(scan, source)
+        if isinstance(chosen, EncodedCode):
+            return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, SumCode):
             return await self._partitioned(source, scanned, targets, chosen, np.dtype(dtype))
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)

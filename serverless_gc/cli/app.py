@@ -16,6 +16,7 @@ import serverless_gc
 from serverless_gc.cli.build import build
 from serverless_gc.cli.clean import clean, destroy
 from serverless_gc.cli.codes import codes
+from serverless_gc.cli.compare import compare
 from serverless_gc.cli.deploy import deploy
 from serverless_gc.cli.doctor import doctor, status
 from serverless_gc.cli.settings import config_app
@@ -40,6 +41,7 @@ def _print_version(wanted: bool) -> None:
 
 app.command()(build)
 app.command()(codes)
+app.command()(compare)
 app.command()(deploy)
 app.command()(doctor)
 app.command()(status)

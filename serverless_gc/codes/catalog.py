@@ -87,6 +87,14 @@ register(
     sizes=None,
 )
 register(
+    "encoded",
+    f"{_HOUSE}.encoded:EncodedCode",
+    summary="Encoded optimization: least squares on mixed rows, nobody in particular is waited for; approximate.",
+    kind="gradient",
+    exact=False,
+    sizes=rate(1, 1),
+)
+register(
     "erasurehead",
     f"{_HOUSE}.gradient.erasure_head:ErasureHeadCode",
     summary="Fractional repetition, stopped early: least mean error against random stragglers.",

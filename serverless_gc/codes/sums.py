@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from serverless_gc.codes.program import ZERO, Program, Recorder, Row
 from serverless_gc.types import Array
 
-__all__ = ["LONG", "add_up", "gathered", "record_sum", "write_columns"]
+__all__ = ["LONG", "add_multiples", "add_up", "gathered", "record_sum", "write_columns"]
 
 LONG = 2048
 """Numbers in a row from which on row operations repay their preparation."""
@@ -20,6 +20,9 @@ LONG = 2048
 _TILE_BYTES = 16 << 20
 """Rows of one tile: a good part of a last-level cache."""
 _TILE_MIN, _TILE_MAX = 128, 8192
+
+_RUN = 1 << 14
+"""Numbers of a vector worked on at a time: they stay in the second-level cache while all terms are added."""
 
 
 def gathered(rows: Sequence[Array] | Array, dtype: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
@@ -47,6 +50,33 @@ def write_columns(targets: Array | Sequence[Array], places: Sequence[int] | Arra
         return
     for place, row in zip(places, rows, strict=True):
         targets[place][columns] = row
+
+
+def add_multiples(total: Array, terms: Iterable[tuple[Any, Array]]) -> None:
+    """Add multiples of vectors to ``total``, in order, without a temporary of their length.
+
+    Parameters
+    ----------
+    total
+        A vector, contiguous, of a type that holds the products.
+    terms
+        Factor and vector, of the length of ``total``.
+
+    Examples
+    --------
+    >>> total = np.zeros(2)
+    >>> add_multiples(total, [(1.0, np.array([1.0, 2.0])), (-0.5, np.array([4.0, 0.0]))])
+    >>> total.tolist()
+    [-1.0, 2.0]
+    """
+    listed = list(terms)
+    memory = np.empty(min(_RUN, len(total)), total.dtype)
+    for start in range(0, len(total), _RUN):
+        run = total[start : start + _RUN]
+        product = memory[: len(run)]
+        for factor, vector in listed:
+            part = vector[start : start + _RUN]
+            run += part if factor == 1 else np.multiply(part, factor, out=product)
 
 
 def record_sum(recorder: Recorder, rows: Sequence[Row]) -> Row:

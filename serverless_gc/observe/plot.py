@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from serverless_gc.errors import ConfigError, InputError
 from serverless_gc.observe.timeline import Fate, Span
 
-__all__ = ["plot_timeline"]
+__all__ = ["figure_type", "plot_timeline"]
 
 # Okabe and Ito's palette: told apart with every kind of colour vision, and in grey by lightness.
 _PHASES = (("queued", "#C9C9C9"), ("read", "#56B4E9"), ("compute", "#0072B2"), ("write", "#009E73"))
@@ -85,7 +85,7 @@ def plot_timeline(
         shown = shown[-_MOST_ROUNDS:]
     if missing := sorted(set(shown) - {s.round for s in spans}):
         raise InputError(f"rounds {missing} have no spans")
-    figure_class = _figure_class()
+    figure_class = figure_type("a timeline")
     n_slots = len({s.slot for s in spans})
     # A quarter of an inch a worker while that fits a page, less for many.
     height = 1.9 + max(1.2, min(n_slots * 0.25, 4.0 + n_slots * 0.065, 22.0))
@@ -112,12 +112,19 @@ def plot_timeline(
     return figure
 
 
-def _figure_class() -> Any:
+def figure_type(drawing: str) -> Any:
+    """Return the class of figures that belong to no window, for such a drawing.
+
+    Raises
+    ------
+    ConfigError
+        If matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ConfigError(
-            "drawing a timeline needs matplotlib, which is not installed: pip install 'serverless-gc[plot]'"
+            f"drawing {drawing} needs matplotlib, which is not installed: pip install 'serverless-gc[plot]'"
         ) from error
     return Figure
 

@@ -90,6 +90,16 @@ def normal_messages(
         yield multiply_transposed(block, multiply(block, operand))
 
 
+def coordinates(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Return ``u = block @ operand``, padded with zeros to ``params["size"]`` entries, then ``block.T @ u``."""
+    operand = _need_operand("coordinates", operand)
+    if len(blocks) != 1:
+        raise ValueError(f"kernel 'coordinates' takes one block, the task names {len(blocks)}")
+    u = multiply(blocks[0], operand)
+    padding = np.zeros(int(params.get("size", len(u))) - len(u), u.dtype)
+    return np.concatenate([u, padding, multiply_transposed(blocks[0], u)])
+
+
 def matmul(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
     """Return the product of the task's two blocks; the second one must be dense."""
     if len(blocks) != 2:
@@ -250,6 +260,7 @@ def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, An
 KERNELS: Mapping[str, Kernel] = {
     "matvec": matvec,
     "normal": normal,
+    "coordinates": coordinates,
     "gradient": gradient,
     "matmul": matmul,
     "noop": noop,

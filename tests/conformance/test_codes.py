@@ -16,6 +16,7 @@ SMALL = {
     "clustered": {"n_workers": 8, "clusters": 2, "stragglers": 1},
     "cyclic": {"n_workers": 7, "stragglers": 2},
     "cyclic-mds": {"n_workers": 7, "stragglers": 2},
+    "encoded": {"n_workers": 6},
     "erasurehead": {"n_workers": 9, "load": 3},
     "expander": {"n_workers": 10, "load": 3},
     "frc": {"n_workers": 8, "stragglers": 1},

@@ -159,7 +159,7 @@ def test_the_decoder_of_choice(name, decoder, local):
         ({"code": "frc", "decoder": "rescaled"}, "decoder must be one that 'frc' has.*got 'rescaled'"),
         ({"code": "bgc", "decoder": 3}, "decoder must be one that 'bgc' has"),
         ({"code": "ye-abbe", "decoder": "one-step"}, "folded messages"),
-        ({"code": "mds", "decoder": "one-step"}, "are for gradient codes"),
+        ({"code": "mds", "decoder": "one-step"}, "decoder= does not go with 'mds'"),
         ({"code": "lwpd", "decoder": "one-step"}, "'lwpd' gives the exact gradient or none"),
         ({"code": "lwpd", "max_error": 0.1}, "'lwpd' gives the exact gradient or none"),
         ({"code": "lwpd", "on_undecodable": "approximate"}, "'lwpd' gives the exact gradient or none"),

@@ -310,7 +310,7 @@ def test_presigned_workers_read_the_function_too():
         ({"X": np.ones((10, 5)) * 1j, "code": gradient_codes.roots_of_unity()}, "complex coefficients"),
         ({"X": np.ones((10, 5)) * 1j, "loss": "logistic"}, "real z"),
         ({"code": "mds", "loss": cubic}, "needs a gradient code"),
-        ({"code": "mds", "max_error": 0.1}, "are for gradient codes"),
+        ({"code": "mds", "max_error": 0.1}, "does not go with"),
         ({"code": "mds", "on_undecodable": "approximate"}, "is for gradient codes"),
         ({"code": gradient_codes.frc(), "n_workers": 6}, "brings its own parameters"),
     ],

@@ -140,5 +140,5 @@ def test_what_does_not_apply_is_refused():
             g, report = data.gradient(W, with_report=True)
         np.testing.assert_allclose(g, gradient(W, X + 1), rtol=1e-9)
         assert "changed in place" in report.strategy
-    with pytest.raises(sgc.InputError, match="for data codes"):
+    with pytest.raises(sgc.InputError, match="strategy= does not go with"):
         sgc.coded_gradient(X, Y, W, code="frc", strategy="gram")

@@ -1,0 +1,112 @@
+"""Laws of delay by name, as they are written on a command line: ``shifted-exponential:shift=1,rate=2``."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable
+
+from serverless_gc.errors import InputError
+from serverless_gc.stragglers.lambda_like import LambdaLike
+from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential
+
+__all__ = ["laws", "parse_law"]
+
+
+def _pareto(scale: float, shape: float) -> Law:
+    return Pareto(scale, shape)
+
+
+def _lambda(
+    shift: float = 0.08,
+    rate: float = 50.0,
+    warm: float = 0.025,
+    cold: float = 0.5,
+    p_cold: float = 0.01,
+    latency: float = 0.03,
+    bandwidth: float = 30e6,
+    read_bytes: float = 0.0,
+    write_bytes: float = 0.0,
+) -> Law:
+    compute = ShiftedExponential(shift, rate)
+    return LambdaLike(compute, warm, cold, p_cold, latency, bandwidth, read_bytes, write_bytes)
+
+
+_LAWS: dict[str, Callable[..., Law]] = {
+    "constant": Constant,
+    "exponential": Exponential,
+    "lambda": _lambda,
+    "pareto": _pareto,
+    "shifted-exponential": ShiftedExponential,
+}
+
+
+def laws() -> tuple[str, ...]:
+    """Return how every law is written: its name and its parameters, those with a default in brackets.
+
+    Examples
+    --------
+    >>> laws()[:2]
+    ('constant:seconds', 'exponential:rate')
+    """
+    return tuple(_usage(name) for name in _LAWS)
+
+
+def parse_law(text: str) -> Law:
+    """Make a law of delay from its name and parameters.
+
+    Parameters
+    ----------
+    text
+        ``name`` or ``name:parameter=value,...``; see `laws`. Times are in seconds, rates per second.
+
+    Raises
+    ------
+    InputError
+        If the name or a parameter is unknown, given twice or missing, or a value is refused.
+
+    Examples
+    --------
+    >>> parse_law("shifted-exponential:shift=1,rate=2")
+    ShiftedExponential(shift=1.0, rate=2.0)
+    >>> round(parse_law("pareto:scale=1,shape=2.5").mean(), 6)
+    1.666667
+    >>> round(parse_law("lambda:p_cold=0").mean(), 3)
+    0.185
+    """
+    name, _, rest = text.strip().partition(":")
+    if name not in _LAWS:
+        near = difflib.get_close_matches(name, _LAWS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"delay: no law is called {name!r}; {hint}there are {', '.join(_LAWS)}")
+    make = _LAWS[name]
+    known = inspect.signature(make).parameters
+    values: dict[str, float] = {}
+    for part in rest.split(",") if rest.strip() else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in known:
+            raise InputError(f"delay: {part.strip()!r} is no parameter=value of {name!r}; write {_usage(name)}")
+        if key in values:
+            raise InputError(f"delay: {key} of {name!r} is given twice: give it once")
+        values[key] = _number(key, value)
+    missing = [key for key, p in known.items() if p.default is p.empty and key not in values]
+    if missing:
+        raise InputError(f"delay: {name!r} needs {' and '.join(missing)}: write {_usage(name)}")
+    return make(**values)
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"delay: {key} must be a number, got {text!r}") from None
+    if not math.isfinite(value):
+        raise InputError(f"delay: {key} must be finite, got {text!r}")
+    return value
+
+
+def _usage(name: str) -> str:
+    parameters = inspect.signature(_LAWS[name]).parameters.values()
+    words = [p.name if p.default is p.empty else f"[{p.name}={p.default:g}]" for p in parameters]
+    return f"{name}:{','.join(words)}"

@@ -1,0 +1,226 @@
+"""The papers' qualitative results hold at toy size; every script also draws its picture."""
+
+import sys
+from dataclasses import fields
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import image
+from threadpoolctl import threadpool_limits
+
+FOLDER = Path(__file__).parents[2] / "examples" / "reproductions"
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "laboratory")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _importable():
+    sys.path.insert(0, str(FOLDER))
+    with threadpool_limits(1):  # matrices are small: more threads only wait for each other
+        yield
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def figures():
+    made = {}
+
+    def of(name):
+        if name not in made:
+            made[name] = import_module(name).figures()
+        return made[name]
+
+    return of
+
+
+def ascending(*values):
+    return all(a < b for a, b in pairwise(values))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_picture_is_drawn(name, figures, tmp_path):
+    path = tmp_path / "figure.png"
+    import_module(name).picture(figures(name), path)
+    assert min(image.imread(path).shape[:2]) > 300
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_table_tells_of_every_script(name):
+    assert f"[{name}.py]({name}.py)" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_script_draws_into_the_folder_it_is_run_in(figures, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [str(FOLDER / "nested_2022.py")])
+    module = import_module("nested_2022")
+    import_module("laboratory").main(lambda: figures("nested_2022"), module.picture)
+    assert (tmp_path / "nested_2022.png").stat().st_size < 60_000
+    printed = capsys.readouterr().out
+    assert all(field.name in printed for field in fields(figures("nested_2022")))
+
+
+def test_tandon_coded_is_fast_and_right(figures):
+    found = figures("tandon_2016")
+    seconds, final = found.seconds, found.final_excess
+    assert ascending(
+        *(seconds[name] for name in ("fractional repetition", "cyclic repetition", "wait for all")),
+    )
+    assert seconds["cyclic repetition"] < 0.6 * seconds["wait for all"]
+    assert seconds["ignore stragglers"] < seconds["fractional repetition"]
+    for exact in ("fractional repetition", "cyclic repetition", "wait for all"):
+        assert final[exact] < 1e-6 * final["ignore stragglers"]
+    assert final["cyclic repetition"] == pytest.approx(final["wait for all"], rel=1e-3)
+
+
+def test_ye_abbe_shorter_messages_pay_on_slow_links(figures):
+    found = figures("ye_abbe_2018")
+    uncoded, whole, folded = found.best.values()
+    assert ascending(folded, whole, uncoded)
+    assert folded < 0.95 * whole
+    d, m = min(found.seconds, key=found.seconds.__getitem__)
+    assert m > 1
+    assert d < 8
+    assert found.message_length["message"] * m == found.message_length["gradient"]
+    assert found.decode_error < 1e-12
+
+
+def test_coded_reduce_tree_beats_one_master(figures):
+    found = figures("coded_reduce_2019")
+    assert found.load["CodedReduce"] == pytest.approx(0.225)
+    assert found.load["CodedReduce"] < found.load["gradient code"]
+    assert ascending(*(found.seconds[n] for n in ("CodedReduce tree", "gradient code, one master")))
+    assert found.seconds["gradient code, one master"] < found.seconds["uncoded, one master"]
+    assert ascending(*found.by_size.values())  # the more workers, the more
+    assert found.tree_error < 1e-12
+
+
+def test_erasurehead_is_first_at_the_target(figures):
+    found = figures("erasurehead_2019")
+    names = ("ErasureHead, half", "fractional repetition", "wait for all")
+    assert ascending(*(found.to_target[name] for name in names))
+    assert ascending(*(found.runs[name].per_round for name in names))
+    # Its gradients are noisy: it does not end where exact ones do.
+    assert found.runs["ErasureHead, half"].floor > 1e3 * found.runs["fractional repetition"].floor
+
+
+def test_sparse_graphs_repetition_is_best_by_chance_and_worst_by_malice(figures):
+    found = figures("sparse_graphs_2017")
+    for i in range(len(found.optimal["FRC"])):
+        assert ascending(*(found.optimal[name][i] for name in ("FRC", "regular graph", "Bernoulli")))
+        assert found.one_step["FRC"][i] == pytest.approx(found.one_step["regular graph"][i])
+        assert found.one_step["regular graph"][i] < found.one_step["trimmed Bernoulli"][i]
+        assert found.one_step["trimmed Bernoulli"][i] < found.one_step["Bernoulli"][i]
+        for name in ("regular graph", "Bernoulli"):
+            assert found.optimal[name][i] < found.one_step[name][i]
+    at_a_fifth = import_module("sparse_graphs_2017").LOST.index(20)
+    assert 100 * found.one_step["FRC"][at_a_fifth] == pytest.approx(4.79798, abs=1e-4)
+    assert 100 * found.optimal["FRC"][at_a_fifth] == pytest.approx(0.0205931, abs=1e-6)
+    assert 100 * found.optimal["regular graph"][at_a_fifth] == pytest.approx(1.153, abs=0.5)
+    assert found.adversarial["regular graph"] < 0.7 * found.adversarial["FRC"]
+
+
+def test_block_model_trades_chance_for_malice(figures):
+    found = figures("block_model_2018")
+    assert ascending(*reversed(list(found.random.values())[1:]))
+    assert ascending(*list(found.adversary.values())[1:])
+    assert found.adversary[1.0] == pytest.approx(20)
+    assert found.random[1.0] < 0.2
+    assert found.adversary[0.5] == pytest.approx(6.4, abs=1.0)
+    assert found.random[0.5] == pytest.approx(4.38, abs=0.7)
+    for ratio in found.ensemble.values():
+        assert ratio == pytest.approx(1, abs=0.05)
+
+
+def test_expander_keeps_its_bound(figures):
+    found = figures("expander_2017")
+    assert found.worst["optimal"] == pytest.approx([0.181818, 0.470588, 1, 2.285714], abs=1e-5)
+    assert found.worst["one step"] == pytest.approx([0.288066, 0.763889, 1.564626, 2.962963], abs=1e-5)
+    for bound, one_step, optimal, ignoring in zip(*found.worst.values(), strict=True):
+        assert optimal < one_step <= bound + 1e-12 < ignoring
+    assert found.at_same_load["expander"] < 0.6 * found.at_same_load["repetition"]
+    assert found.floors["expander"] < 0.5 * found.floors["ignoring"]
+    assert found.cyclic_mds_error < 1e-9
+
+
+def test_block_designs_cannot_be_attacked(figures):
+    found = figures("block_designs_2019")
+    assert found.worst["block design"] == pytest.approx(found.mean["block design"])
+    assert 21 * found.worst["block design"][1] == pytest.approx(0.347826, abs=1e-6)
+    five = 4
+    assert ascending(*(found.worst[name][five] for name in ("block design", "Bernoulli", "repetition")))
+    assert found.mean["repetition"][five] < found.mean["block design"][five]
+    assert ascending(*(found.spread[name] for name in ("block design", "Bernoulli", "repetition")))
+    # The caveat: with optimal weights a plain circulant is better against few stragglers, worse against many.
+    design, circulant = found.small["block design"], found.small["circulant"]
+    assert design == pytest.approx([0.25, 4 / 7, 1, 1.6, 2.5])
+    assert circulant == pytest.approx([0.076923, 0.25, 1, 2.5, 3.4], abs=1e-5)
+
+
+def test_soft_designs_and_products(figures):
+    found = figures("soft_bibd_2021")
+    for soft, formula in zip(found.mean["soft design"], found.mean["design formula"], strict=True):
+        assert 0.5 * formula < soft < formula
+    for soft, drawn in zip(found.worst["soft design"], found.worst["Bernoulli"], strict=True):
+        assert soft < 0.6 * drawn
+    assert found.worst["soft design"][-1] < 0.5 * found.worst["repetition"][-1]
+    assert found.product_decodes[3] == 1
+    assert found.product_decodes[4] == pytest.approx(117 / 126)
+    assert found.fano_product == pytest.approx(5.6071429)
+
+
+def test_graphs_are_good_at_both(figures):
+    found = figures("graph_2020")
+    for one, best, least in zip(*found.random.values(), strict=True):
+        assert best < 0.4 * one
+        assert best > 0.5 * least
+    assert found.random["graph, optimal"][1] < 2.5 * found.random["least possible"][1]
+    for graph, repetition, bound in zip(
+        found.adversarial["graph"], found.adversarial["repetition"], found.bound, strict=True
+    ):
+        assert graph <= 0.6 * repetition
+        assert graph <= bound
+    assert found.floors["optimal"] < 0.3 * found.floors["one-step"]
+
+
+def test_dynamic_clusters_are_fastest(figures):
+    found = figures("clusters_2020")
+    assert ascending(*(found.seconds[n] for n in ("dynamic clusters", "static clusters", "one code")))
+    assert found.seconds["dynamic clusters"] < 0.9 * found.seconds["static clusters"]
+    assert found.slow_share == pytest.approx(0.2, abs=0.05)
+    assert found.burst == pytest.approx(5, abs=1)
+
+
+def test_nested_codes_adapt(figures):
+    found = figures("nested_2022")
+    assert found.never_slower
+    nested, fixed, uncoded = (found.seconds[name] for name in ("nested", "fixed code", "uncoded"))
+    assert ascending(*nested)
+    assert all(a < 0.9 * b for a, b in zip(nested[:-1], fixed[:-1], strict=True))
+    assert nested[-1] == pytest.approx(fixed[-1], rel=0.05)
+    assert nested[0] == pytest.approx(uncoded[0], rel=0.01)
+    assert all(a < 0.6 * b for a, b in zip(nested[1:], uncoded[1:], strict=True))
+    assert found.spec_example["nested"] == 2
+    assert found.decode_error < 1e-10
+
+
+def test_heterogeneous_weights_have_less_variance(figures):
+    found = figures("heterogeneous_2025")
+    names = ("placement by chance, too", "weights by chance", "equal weights")
+    assert ascending(*(found.error[name] for name in names))
+    assert ascending(*(found.floors[name] for name in names))
+    for name in names:
+        assert found.measured[name] == pytest.approx(found.error[name], rel=0.1)
+        assert found.bias[name] < 0.06
+
+
+def test_thresholds_are_the_specified_ones(figures):
+    module = import_module("thresholds")
+    found = figures("thresholds").rows
+    assert len(found) == len(module.ROWS)
+    for row in module.ROWS:
+        one = found[row.label]
+        assert abs(one.mean - row.mean) <= 3 * np.hypot(one.standard_error, row.uncertain), row.label
+        if row.p95 is not None:
+            assert abs(one.p95 - row.p95) <= 0.06 * row.p95, row.label

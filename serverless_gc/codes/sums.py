@@ -76,7 +76,7 @@ def add_multiples(total: Array, terms: Iterable[tuple[Any, Array]]) -> None:
         product = memory[: len(run)]
         for factor, vector in listed:
             part = vector[start : start + _RUN]
-            run += part if factor == 1 else np.multiply(part, factor, out=product)
+            run += part if factor == 1 else np.multiply(part, factor, out=product, dtype=total.dtype)
 
 
 def record_sum(recorder: Recorder, rows: Sequence[Row]) -> Row:

@@ -12,6 +12,7 @@ from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_data import GradientData, OnUndecodable
 from serverless_gc.matmul import choose_matmul_code, multiply
+from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import refuse_gradient_code
 from serverless_gc.session import Session, current_session, default_session
 from serverless_gc.strategy import Strategy
@@ -36,6 +37,7 @@ _TAKES: dict[type, tuple[frozenset[str], str]] = {
         "a gradient code, which takes one round",
     ),
     EncodedData: (frozenset({"wait"}), "encoded optimization"),
+    PolynomialData: (frozenset(), "a code for least squares, which takes one round"),
 }
 """Options of a gradient that not every kind of code takes, and what to call the kind."""
 

@@ -16,20 +16,20 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.codes.encoded import EncodedCode
-from serverless_gc.codes.frames import Frame
+from serverless_gc.codes.encoded.code import EncodedCode
+from serverless_gc.codes.encoded.frames import Frame
 from serverless_gc.codes.gradient.linear import LinearGradientCode
 from serverless_gc.codes.received import receive
 from serverless_gc.data import Reduction
 from serverless_gc.encode import Source, StoredParts, as_source
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import Job
+from serverless_gc.least_squares import LeastSquares
 from serverless_gc.observe import Report
 from serverless_gc.optim.encoded import AskGradients, AskNorms, AskSteps, Iterate, Iteration
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import FirstK
-from serverless_gc.prepare import check_number, check_operand
 from serverless_gc.resources import Owner
 from serverless_gc.types import Array, FloatArray
 
@@ -134,22 +134,14 @@ class EncodedData:
         NotDecodableError, DeadlineExceeded
             If fewer workers answered (in time).
         """
-        point = check_operand(w, self.n_cols, "w")
-        if loss != "squared":
-            raise InputError(f"encoded data serve the squared loss only, got {loss!r}; use another gradient code")
-        if not 0 <= check_number("l2", l2) < np.inf:
-            raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
-        if reduction not in {"sum", "mean"}:
-            raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
+        call = LeastSquares.checked(w, self.n_cols, self.n_rows, loss, l2, reduction)
         moments = self._of_targets()
-        products, report = await self._products(point, wait, deadline)
-        factor = self.code.n_workers / len(products) / (1.0 if reduction == "sum" else self.n_rows)
-        slopes, values = [], []
-        for i in sorted(products):
-            slopes.append(products[i] - moments.products[i])
-            values.append(0.5 * float(point @ (products[i] - 2 * moments.products[i])) + 0.5 * moments.squares[i])
-        gradient = factor * np.sum(slopes, axis=0) + l2 * point
-        value = factor * math.fsum(values) + 0.5 * l2 * float(point @ point)
+        products, report = await self._products(call.w, wait, deadline)
+        factor = self.code.n_workers / len(products)
+        product = factor * np.sum([products[i] for i in sorted(products)], axis=0)
+        of_targets = factor * np.sum([moments.products[i] for i in sorted(products)], axis=0)
+        squares = factor * math.fsum(moments.squares[i] for i in products)
+        value, gradient = call.finish(product, of_targets, squares)
         return (value, gradient, report) if with_report else (value, gradient)
 
     @homed

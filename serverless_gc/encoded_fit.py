@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from serverless_gc.background import blocking, homed
-from serverless_gc.codes.encoded import EncodedCode
-from serverless_gc.codes.frames import deviation
+from serverless_gc.codes.encoded.code import EncodedCode
+from serverless_gc.codes.encoded.frames import deviation
 from serverless_gc.encode import as_source, scan
 from serverless_gc.encoded_data import EncodedData, encode_columns, read_whole, run_iteration, steps_of
 from serverless_gc.errors import InputError
@@ -96,7 +96,7 @@ async def encoded_least_squares_async(
     loss
         ``"squared"``; ``"coordinate"`` also takes ``"logistic"`` (labels 0 and 1) and ``"huber"``.
     n_workers, frame, beta, seed
-        Of the code, `serverless_gc.codes.encoded.EncodedCode`.
+        Of the code, `serverless_gc.codes.encoded.code.EncodedCode`.
     wait
         Workers to wait for in each round; nine tenths by default.
     session, backend

@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import PartLoss, SumCode, gradient_job
+from serverless_gc.jobs import Layout, PartLoss, gradient_job
 from serverless_gc.lateness import late_workers, regrouped
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
@@ -25,9 +26,6 @@ from serverless_gc.resources import Owner, Resources
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.wire import pack_block
 from serverless_gc.worker import losses
-
-if TYPE_CHECKING:
-    from serverless_gc.gradient_data import GradientData
 
 __all__ = ["AnyLoss", "GradientCall", "OnUndecodable", "Stop"]
 
@@ -88,12 +86,33 @@ class Stop:
         return self.given or self.on_undecodable == "approximate" or self.decoder not in {"optimal", "lstsq"}
 
 
+class Partitions(Protocol):
+    """The data of a gradient: a `serverless_gc.gradient_data.GradientData`."""
+
+    y: Array | None
+
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_cols(self) -> int: ...
+    @property
+    def code(self) -> SumCode: ...
+    @property
+    def latest(self) -> SumCode:
+        """The code as the last round used it."""
+        ...
+
+    async def layout(self, code: SumCode) -> Layout:
+        """Return who reads and combines what."""
+        ...
+
+
 class GradientCall:
     """One gradient: checks, the round, regularizer and scaling."""
 
     def __init__(
         self,
-        data: GradientData,
+        data: Partitions,
         matrix: PartitionedMatrix,
         w: Any,
         loss: AnyLoss,

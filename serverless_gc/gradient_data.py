@@ -10,10 +10,11 @@ import asyncio
 from typing import Any
 
 from serverless_gc.background import blocking, homed
+from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
-from serverless_gc.jobs import Layout, SumCode
+from serverless_gc.jobs import Layout
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.types import Array
 

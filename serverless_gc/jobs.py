@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from serverless_gc.codes.base import Code
-from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.codes.projective import ProjectiveCode
 from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
-__all__ = ["Job", "Layout", "PartLoss", "Share", "SumCode", "gradient_job", "product_job"]
-
-SumCode: TypeAlias = GradientCode | ProjectiveCode
-"""A code for the gradient of any loss."""
+__all__ = ["Job", "Layout", "PartLoss", "Share", "gradient_job", "product_job"]
 
 
 def _no_params(spec: TaskSpec) -> Mapping[str, Any]:  # noqa: ARG001 - what a job without parameters says of any task

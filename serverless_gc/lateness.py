@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
+from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.clustered import ClusteredCode
 from serverless_gc.codes.gradient.dynamic_clusters import StragglerPredictor
-from serverless_gc.jobs import SumCode
 from serverless_gc.observe import Span
 from serverless_gc.policies.words import numbers
 

@@ -30,6 +30,8 @@ class Limits:
         Largest payload of an asynchronous (``Event``) invocation.
     function_timeout
         Longest run of one function.
+    function_bytes
+        Largest memory of one function, 10,240 MB. Where a deployed function can be asked, what it has counts.
     object_bytes
         Largest object of one S3 PUT.
     delete_batch
@@ -54,6 +56,7 @@ class Limits:
     reply_bytes: int = 6 * 2**20
     event_bytes: int = 2**20
     function_timeout: float = 900.0
+    function_bytes: int = 10_240 * 2**20
     object_bytes: int = 5 * 2**30
     delete_batch: int = 1000
     code_zip_bytes: int = 50 * 2**20
@@ -63,7 +66,15 @@ class Limits:
     upload_parts: int = 10_000
 
     def __post_init__(self) -> None:
-        sizes = ("request_bytes", "reply_bytes", "event_bytes", "object_bytes", "code_zip_bytes", "code_bytes")
+        sizes = (
+            "request_bytes",
+            "reply_bytes",
+            "event_bytes",
+            "function_bytes",
+            "object_bytes",
+            "code_zip_bytes",
+            "code_bytes",
+        )
         for name in (*sizes, "multipart_bytes", "part_bytes", "delete_batch", "upload_parts"):
             if getattr(self, name) < 1:
                 raise InputError(f"limit {name} must be at least 1, got {getattr(self, name)}")

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 
 from serverless_gc.codes.base import Code
-from serverless_gc.codes.ldpc import LDPCCode
-from serverless_gc.codes.moment import PartlyDecoded, deinterleave, interleave
-from serverless_gc.codes.pcr import PCRCode
+from serverless_gc.codes.lagrange.pcr import PCRCode
+from serverless_gc.codes.peeling.ldpc import LDPCCode
+from serverless_gc.codes.peeling.moment import PartlyDecoded, deinterleave, interleave
 from serverless_gc.encode import EncodedMatrix, Source, scan, store_encoded
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import normal_job, product_job

@@ -10,6 +10,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.codes.projective import ProjectiveCode
 from serverless_gc.codes.registry import available, code_class
 from serverless_gc.codes.registry import get as get_code
@@ -89,7 +90,9 @@ def refuse_gradient_code(code: str | Code) -> None:
     else:
         name = code
         kinds = {info.name: info.kind for info in available()}
-        sums = kinds.get(name) == "gradient" or (name in kinds and issubclass(code_class(name), GradientCode))
+        sums = kinds.get(name) == "gradient" or (
+            name in kinds and issubclass(code_class(name), GradientCode | LagrangeMultiMessage)
+        )
     if sums:
         raise InputError(
             f"{name!r} is a gradient code, which gives gradients and no products: use a data code (polar, mds, ...)"
@@ -162,9 +165,9 @@ def choose_code(
             f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "
             "gradients of partitions"
         )
-    if chosen.target == "sum" and not isinstance(chosen, GradientCode):
+    if chosen.target == "sum" and not isinstance(chosen, GradientCode | LagrangeMultiMessage):
         raise InputError(f"{chosen.name!r} gives sums only, and is no gradient code: take another one")
-    if source.sparse and chosen.target == "blocks":
+    if source.sparse and not isinstance(chosen, GradientCode):
         for axis in axes:
             choose_code_for_sparse(source, (), requested=chosen, axis=axis, allow_fill=allow_fill)
     return chosen

@@ -11,14 +11,16 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
-from serverless_gc.codes.encoded import EncodedCode
+from serverless_gc.codes.encoded.code import EncodedCode
+from serverless_gc.codes.gradient.any_loss import SumCode
+from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, as_source, scan
 from serverless_gc.encoded_data import EncodedData, encode_rows, read_whole
@@ -27,12 +29,13 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
-from serverless_gc.jobs import SumCode
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.policies import Deadline, natural_policy
+from serverless_gc.polynomial_data import PolynomialData, encode_polynomial
 from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
+from serverless_gc.projection import Need, check_fits_function, need_of, need_of_partitions
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
@@ -44,6 +47,9 @@ ATTEMPT_MARGIN = 5.0
 """Seconds by which the client outwaits the longest function: giving up earlier would lose replies already paid for."""
 
 CLOSED = "this session is closed; make a new one"
+
+AnyData: TypeAlias = CodedData | GradientData | EncodedData | PolynomialData
+"""What `Session.encode` returns."""
 
 PolicyFactory = Callable[[Code], WaitPolicy]
 
@@ -310,7 +316,7 @@ class Session:
         allow_fill: bool = False,
         publish: int | None = None,
         **params: Any,
-    ) -> CodedData | GradientData | EncodedData:
+    ) -> AnyData:
         """Encode a matrix and store its coded blocks, or for a gradient code its partitions.
 
         Encoding the same content with the same code again stores nothing: it is recognized by its fingerprint. All
@@ -341,14 +347,16 @@ class Session:
 
         Returns
         -------
-        CodedData, GradientData or EncodedData
-            The second for a gradient code, the third for encoded optimization; all compute gradients in the same way,
-            the first also products.
+        CodedData, GradientData, EncodedData or PolynomialData
+            The second for a gradient code, the third for encoded optimization, the fourth for ``"lcc-mmc"``; all
+            compute gradients in the same way, the first also products.
 
         Raises
         ------
         InputError
             If the data hold NaN or Inf, are not numeric, or do not fit ``y``; nothing has been stored.
+        LimitError
+            If a block with its operand would not fit a function's memory, an object or its time; nor then.
         """
         source = await asyncio.to_thread(as_source, X)
         targets = check_targets(y, source.shape[0])
@@ -356,7 +364,10 @@ class Session:
         chosen = await asyncio.to_thread(
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
+        await self._project(source, chosen, targets, np.dtype(dtype))
         scanned = await asyncio.to_thread(scan, source)
+        if isinstance(chosen, LagrangeMultiMessage):
+            return await encode_polynomial(self, source, targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, EncodedCode):
             return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, SumCode):
@@ -393,6 +404,23 @@ class Session:
         return f"{scanned.fingerprint[:16]}-{next(self._numbers):04d}"
 
     encode = background.blocking(encode_async)
+
+    async def _project(self, source: Source, code: Code, targets: Array | None, dtype: np.dtype[Any]) -> None:
+        """Refuse what cannot run, before anything is stored."""
+        columns = 1 if targets is None or targets.ndim == 1 else targets.shape[1]
+
+        def project() -> list[Need]:
+            if isinstance(code, SumCode):
+                return [need_of_partitions(source, code, columns=columns, dtype=dtype)]
+            axes: tuple[int, ...] = (0,) if targets is None else (0, 1)
+            return [need_of(source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes]
+
+        needs = await asyncio.to_thread(project)
+
+        async def memory() -> int | None:
+            return await (await self.resources()).invoker.memory()
+
+        await check_fits_function(needs, source, code, self._limits, memory)
 
     @background.homed
     async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:

@@ -13,14 +13,27 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from serverless_gc.engine import Completion, Engine, Host, RoundOutcome
+from serverless_gc.engine import Completion, Engine, Host, Progressed, RoundOutcome, Watch
 from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
-from serverless_gc.types import Aggregator, Array, Arrival, ArrivalTransform, Optimizer, TaskSpec, Update, UpdateContext
+from serverless_gc.types import (
+    Aggregator,
+    Array,
+    Arrival,
+    ArrivalTransform,
+    FollowsSteps,
+    Optimizer,
+    TaskSpec,
+    Update,
+    UpdateContext,
+)
 
 __all__ = ["Step", "Training", "Work"]
 
 Work: TypeAlias = Callable[[TaskSpec, Array], Awaitable[Completion]]
-"""Does one attempt at a task with the model of the task's version; raises `InvokeError` when it fails."""
+"""Does one attempt at a task with the model of the task's version; raises `InvokeError` when it fails.
+
+A task with ``milestones`` delivers its messages stacked, ``(messages, ...)``: one more than it has milestones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,7 @@ class Step:
     x
         The new model, read-only.
     outcome
-        How the round went.
+        How the round went; partial results of unfinished tasks count as results.
     update
         What the aggregator made of it; a direction of zeros if every result was dropped.
     staleness
@@ -62,9 +75,14 @@ class Training:
     x
         First model; version ``engine.version``.
     aggregator, optimizer, transforms
-        The plug-ins, `serverless_gc.types`.
+        The plug-ins, `serverless_gc.types`. Those with a method ``after_step``, and the policy if it has one, are told
+        of each step (`serverless_gc.types.FollowsSteps`).
     seed
         Of the generator that plug-ins may draw from.
+    snapshots
+        How many of the newest models are kept in any case, besides those that something in flight refers to.
+    watch
+        Finds partial results where the host has to look for them; their bodies are stacks of the new messages.
 
     Examples
     --------
@@ -106,14 +124,21 @@ class Training:
         optimizer: Optimizer,
         transforms: Sequence[ArrivalTransform] = (),
         seed: int = 0,
+        snapshots: int = 1,
+        watch: Watch | None = None,
     ) -> None:
+        if snapshots < 1:
+            raise InputError(f"snapshots must be at least 1, got {snapshots}")
         self.engine = engine
         self.host = host
         self.aggregator = aggregator
         self.optimizer = optimizer
         self.transforms = tuple(transforms)
         self.rng = np.random.default_rng(seed)
+        self.snapshots = snapshots
         self._work = work
+        self._watch = watch
+        self._done: dict[str, Completion] = {}  # of tasks in flight that deliver bit by bit
         self.x = _frozen(x)
         self.state: Any = optimizer.init(self.x)
         self._models: dict[int, Array] = {engine.version: self.x}
@@ -124,7 +149,7 @@ class Training:
         Raises
         ------
         InputError
-            If the version was forgotten or is to come.
+            If the version was forgotten or is to come: see ``snapshots``.
         """
         if version not in self._models:
             raise InputError(f"no model of version {version} is kept; kept are {sorted(self._models)}")
@@ -149,18 +174,48 @@ class Training:
         version = self.engine.version
 
         async def execute(task: TaskSpec) -> Completion:
-            return await self._work(task, self.model_at(task.version))
+            done = await self._work(task, self.model_at(task.version))
+            if task.milestones:
+                self._done[task.task_id] = done
+            return done
 
-        outcome = await self.host.run(self.engine, execute)
+        outcome = await self.host.run(self.engine, execute, watch=self._watch)
         if outcome.error is not None:
             kind = DeadlineExceeded if outcome.error == "deadline" else NotDecodableError
             raise kind(f"update {version} was given up: {outcome.reason}", failures=dict(outcome.failures))
-        staleness = tuple(version - arrival.task.version for arrival in outcome.arrivals)
-        update = self._aggregate(outcome.arrivals, version, outcome.t_close)
+        arrivals = (*outcome.arrivals, *self._unfinished(outcome))
+        staleness = tuple(version - arrival.task.version for arrival in arrivals)
+        update = self._aggregate(arrivals, version, outcome.t_close)
         x, self.state = self.optimizer.step(self.x, update, self.state, version)
-        self.x = self._models[version + 1] = _frozen(x)
+        before, self.x = self.x, _frozen(x)
+        self._models[version + 1] = self.x
+        for plug_in in (*self.transforms, self.aggregator, self.engine.policy):
+            if isinstance(plug_in, FollowsSteps):
+                plug_in.after_step(before, self.x, update)
         self._forget(version + 1)
         return Step(version, self.x, outcome, update, staleness)
+
+    def _unfinished(self, outcome: RoundOutcome) -> list[Arrival]:
+        """Make one result of what each unfinished task published."""
+        parts: dict[str, list[Progressed]] = {}
+        for part in outcome.partials:
+            parts.setdefault(part.task.task_id, []).append(part)
+        return [
+            Arrival(
+                published[0].task,
+                outcome.t_open,
+                outcome.t_close,
+                work_done=float(sum(len(part.messages) for part in published)),
+                body=np.concatenate([self._messages(part) for part in published]),
+            )
+            for published in parts.values()
+        ]
+
+    def _messages(self, part: Progressed) -> Array:
+        if part.body is not None:
+            return np.asarray(part.body)
+        # A virtual host says only when messages are there; the work was done at the first of them.
+        return np.asarray(self._done[part.task.task_id].body)[list(part.messages)]
 
     def _aggregate(self, arrivals: Sequence[Arrival], version: int, t: float) -> Update:
         ctx = UpdateContext(self.x, version, t, self.rng, self.model_at)
@@ -177,11 +232,13 @@ class Training:
         return arrival
 
     def _forget(self, current: int) -> None:
-        """Keep the models that tasks in flight or results in the buffer were made for."""
+        """Keep the newest models, and those that tasks in flight or results in the buffer were made for."""
         view = self.engine.view
-        needed = {flight.task.version for flight in view.in_flight()}
+        flying = [flight.task for flight in view.in_flight()]
+        self._done = {task.task_id: self._done[task.task_id] for task in flying if task.task_id in self._done}
+        needed = {task.version for task in flying}
         needed.update(arrival.task.version for arrival in view.buffer)
-        needed.add(current)
+        needed.update(range(current + 1 - self.snapshots, current + 1))
         self._models = {version: x for version, x in self._models.items() if version in needed}
 
 

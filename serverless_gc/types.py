@@ -28,6 +28,7 @@ __all__ = [
     "Close",
     "Compressor",
     "FloatArray",
+    "FollowsSteps",
     "InFlight",
     "Optimizer",
     "SeesPartials",
@@ -188,6 +189,13 @@ class SeesPartials(Protocol):
     """
 
     def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act: ...
+
+
+@runtime_checkable
+class FollowsSteps(Protocol):
+    """A transform, aggregator or waiting policy that is told of each step from one model to the next."""
+
+    def after_step(self, before: Array, after: Array, update: Update) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

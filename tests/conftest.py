@@ -1,15 +1,23 @@
 """Shared by all tests: the default problem of the trials, and S3 on this machine."""
 
 import os
+import threading
 import uuid
 
 import boto3
 import hypothesis
 import numpy as np
 import pytest
+import rig_account
+from fault_proxy import fault_proxy
+from rig_functions import Sdk
 
+from serverless_gc.store import S3Store
 from serverless_gc.testing.moto_server import MOTO_ENVIRONMENT, moto_server
 from serverless_gc.testing.offline_aws import offline_aws
+from serverless_gc.testing.rig.fixtures import on_rig, rig
+
+__all__ = ["on_rig", "rig"]
 
 hypothesis.settings.register_profile("ci", derandomize=True)  # a landing is not the place to find new examples
 if os.environ.get("CI"):
@@ -60,6 +68,66 @@ def aws(running_aws):
     with running_aws.activated():
         yield running_aws
     running_aws.script()
+
+
+@pytest.fixture(scope="session")
+def deployed_worker(rig):
+    """The worker's zip, deployed once for the session on the rig."""
+    return rig_account.deploy(rig)
+
+
+@pytest.fixture(params=["endpoint", "rig"])
+def account(request):
+    """An account found by ``Session("aws")``, twice: the light endpoint, and the rig that runs the deployed zip."""
+    if request.param == "endpoint":
+        yield request.getfixturevalue("aws")
+        return
+    deployed = request.getfixturevalue("deployed_worker")
+    with deployed.activated():
+        yield deployed
+    deployed.script()
+
+
+@pytest.fixture
+def count_objects(account):
+    """Count the objects of a run that are stored."""
+    with Sdk() as sdk:
+
+        def count(run, part=""):
+            pages = sdk.s3.get_paginator("list_objects_v2").paginate(
+                Bucket=account.bucket, Prefix=f"sgc/runs/{run}/{part}"
+            )
+            return sum(page["KeyCount"] for page in pages)
+
+        yield count
+
+
+@pytest.fixture
+def wait_until():
+    """Wait for something that another process does; fails after half a minute."""
+
+    def wait(condition):
+        pause = threading.Event()
+        for _ in range(1500):
+            if condition():
+                return
+            pause.wait(0.02)
+        raise AssertionError("it did not happen within half a minute")
+
+    return wait
+
+
+@pytest.fixture
+def proxied(account):
+    """The account behind a proxy that spoils requests: (proxy, options of a session that goes through it)."""
+    with fault_proxy(account.s3_url, account.lambda_url) as proxy, account.activated():
+        os.environ.update(proxy.environment())
+
+        def options():
+            # The endpoint is named in the tasks: workers go through the proxy, too.
+            return {"store": S3Store(account.bucket, "sgc", region="us-east-1", endpoint=proxy.url)}
+
+        yield proxy, options
 
 
 @pytest.fixture

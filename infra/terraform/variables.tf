@@ -6,7 +6,7 @@ variable "name" {
 
 variable "zip" {
   type        = string
-  description = "The worker's zip, made by: serverless-gc bundle"
+  description = "The worker's zip, made by: serverless-gc build"
 }
 
 variable "prefix" {

@@ -13,16 +13,16 @@ from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
 from serverless_gc.codes.registry import available, from_manifest, get
 
 if TYPE_CHECKING:
-    from serverless_gc.codes.berrut import BerrutCode
-    from serverless_gc.codes.lagrange import LagrangeCode
-    from serverless_gc.codes.ldpc import LDPCCode
+    from serverless_gc.codes.lagrange.berrut import BerrutCode
+    from serverless_gc.codes.lagrange.code import LagrangeCode
+    from serverless_gc.codes.lagrange.pcr import PCRCode
     from serverless_gc.codes.linear import LinearCode
-    from serverless_gc.codes.local_parity import LocalParityCode
-    from serverless_gc.codes.lt import LTCode
-    from serverless_gc.codes.mds import MDSCode
-    from serverless_gc.codes.pcr import PCRCode
-    from serverless_gc.codes.polar import PolarCode
-    from serverless_gc.codes.product import ProductCode
+    from serverless_gc.codes.mds.code import MDSCode
+    from serverless_gc.codes.peeling.ldpc import LDPCCode
+    from serverless_gc.codes.peeling.lt import LTCode
+    from serverless_gc.codes.polar.code import PolarCode
+    from serverless_gc.codes.product.code import ProductCode
+    from serverless_gc.codes.product.local_parity import LocalParityCode
     from serverless_gc.codes.projective import ProjectiveCode
     from serverless_gc.codes.replication import ReplicationCode
     from serverless_gc.codes.short_dot import ShortDotCode
@@ -53,16 +53,16 @@ __all__ = [
 ]
 
 _CLASSES = {
-    "BerrutCode": "berrut",
-    "LagrangeCode": "lagrange",
-    "LDPCCode": "ldpc",
-    "LTCode": "lt",
+    "BerrutCode": "lagrange.berrut",
+    "LagrangeCode": "lagrange.code",
+    "LDPCCode": "peeling.ldpc",
+    "LTCode": "peeling.lt",
     "LinearCode": "linear",
-    "LocalParityCode": "local_parity",
-    "MDSCode": "mds",
-    "PCRCode": "pcr",
-    "PolarCode": "polar",
-    "ProductCode": "product",
+    "LocalParityCode": "product.local_parity",
+    "MDSCode": "mds.code",
+    "PCRCode": "lagrange.pcr",
+    "PolarCode": "polar.code",
+    "ProductCode": "product.code",
     "ProjectiveCode": "projective",
     "ReplicationCode": "replication",
     "ShortDotCode": "short_dot",

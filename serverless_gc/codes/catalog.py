@@ -5,9 +5,9 @@ To add one, write its class and a `register` call here. Classes are imported whe
 
 from __future__ import annotations
 
-from serverless_gc.codes.mds_points import few_stragglers, rotation_sizes
-from serverless_gc.codes.points import oversampled
-from serverless_gc.codes.product_grids import local_parity_sizes, product_sizes
+from serverless_gc.codes.lagrange.points import oversampled
+from serverless_gc.codes.mds.points import few_stragglers, rotation_sizes
+from serverless_gc.codes.product.grids import local_parity_sizes, product_sizes
 from serverless_gc.codes.registry import per_worker, rate, register
 
 __all__: list[str] = []
@@ -23,7 +23,7 @@ def _few_blocks(n_workers: int | None, k: int | None) -> tuple[int, int]:
 
 register(
     "berrut",
-    f"{_HOUSE}.berrut:BerrutCode",
+    f"{_HOUSE}.lagrange.berrut:BerrutCode",
     summary="Rational interpolation: approximate answers for any function of a block, from any number of results.",
     exact=False,
     sizes=rate(1, 8),
@@ -88,7 +88,7 @@ register(
 )
 register(
     "encoded",
-    f"{_HOUSE}.encoded:EncodedCode",
+    f"{_HOUSE}.encoded.code:EncodedCode",
     summary="Encoded optimization: least squares on mixed rows, nobody in particular is waited for; approximate.",
     kind="gradient",
     exact=False,
@@ -157,7 +157,7 @@ register(
 )
 register(
     "lagrange",
-    f"{_HOUSE}.lagrange:LagrangeCode",
+    f"{_HOUSE}.lagrange.code:LagrangeCode",
     summary="Blocks on a polynomial: exact for any polynomial of a block, for few blocks.",
     sizes=oversampled(1),
 )
@@ -170,7 +170,7 @@ register(
 )
 register(
     "ldpc",
-    f"{_HOUSE}.ldpc:LDPCCode",
+    f"{_HOUSE}.peeling.ldpc:LDPCCode",
     summary="Sparse checks: cheap at any size, and partly decodable; needs a few percent more results than k.",
     sizes=rate(3, 4),
 )
@@ -191,13 +191,13 @@ register(
 )
 register(
     "local-parity",
-    f"{_HOUSE}.local_parity:LocalParityCode",
+    f"{_HOUSE}.product.local_parity:LocalParityCode",
     summary="Small grids with parity per row and column: a repair reads a few blocks only.",
     sizes=local_parity_sizes,
 )
 register(
     "lt",
-    f"{_HOUSE}.lt:LTCode",
+    f"{_HOUSE}.peeling.lt:LTCode",
     summary="Many sparse random sums a worker, sent one by one: what slow workers finish counts.",
     sizes=per_worker(8),
 )
@@ -216,12 +216,12 @@ register(
 )
 register(
     "mds",
-    f"{_HOUSE}.mds:MDSCode",
+    f"{_HOUSE}.mds.code:MDSCode",
     summary="Systematic with random orthonormal parity: any k results decode.",
 )
 register(
     "mds-nonsystematic",
-    f"{_HOUSE}.mds_nonsystematic:NonsystematicMDSCode",
+    f"{_HOUSE}.mds.nonsystematic:NonsystematicMDSCode",
     summary="Gaussian, Chebyshev or Vandermonde generators, for comparison with mds.",
 )
 register(
@@ -240,13 +240,13 @@ register(
 )
 register(
     "pcr",
-    f"{_HOUSE}.pcr:PCRCode",
+    f"{_HOUSE}.lagrange.pcr:PCRCode",
     summary="Least-squares gradients in one round, one weighted sum of results, for few blocks.",
     sizes=oversampled(2),
 )
 register(
     "polar",
-    f"{_HOUSE}.polar:PolarCode",
+    f"{_HOUSE}.polar.code:PolarCode",
     summary="Additions only, fast to encode and decode at hundreds of workers; needs a few results more than k.",
 )
 register(
@@ -272,7 +272,7 @@ register(
 )
 register(
     "product",
-    f"{_HOUSE}.product:ProductCode",
+    f"{_HOUSE}.product.code:ProductCode",
     summary="A grid with parity per row and column: the most accurate, cheapest at a small overhead.",
     sizes=product_sizes,
 )
@@ -307,13 +307,13 @@ register(
 )
 register(
     "roots-of-unity",
-    f"{_HOUSE}.mds_rotation:RootsOfUnityCode",
+    f"{_HOUSE}.mds.rotation:RootsOfUnityCode",
     summary="Complex MDS code on the unit circle, for a few stragglers.",
     sizes=few_stragglers,
 )
 register(
     "rotation",
-    f"{_HOUSE}.mds_rotation:RotationCode",
+    f"{_HOUSE}.mds.rotation:RotationCode",
     summary="The roots of unity over the reals, two messages a worker, for a few stragglers.",
     kind="multi-message",
     sizes=rotation_sizes,

@@ -213,6 +213,18 @@ class LambdaInvoker(Invoker):
         """
         return 0 if self._transport is None else await self._transport.connect(n)
 
+    async def memory(self) -> int | None:
+        """Return the bytes of memory of the deployed function; None if it may not be asked, or there is none."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        assert self._access is not None  # noqa: S101 - the invoker is open
+        which = {"Qualifier": self._qualifier} if self._qualifier else {}
+        try:
+            found = await self._access.client.get_function_configuration(FunctionName=self._function, **which)
+        except (BotoCoreError, ClientError):
+            return None  # the first invocation meets the same, and says it properly
+        return int(found["MemorySize"]) * 2**20
+
     async def warm(self, n: int, *, timeout: float = 60.0) -> Warmth:
         """Open connections and start environments: ``n`` no-op invocations at once. Lambda bills them.
 

@@ -53,6 +53,10 @@ class Invoker(ABC):
         """
         return 0
 
+    async def memory(self) -> int | None:
+        """Return the bytes of memory that a function has; None if it has no limit, or does not say."""
+        return None
+
     @abstractmethod
     async def invoke(self, task: TaskSpec, payload: Buffer, *, timeout: float) -> Buffer:
         """Run one attempt and return the packed reply.

@@ -133,6 +133,10 @@ class RetryingInvoker(Invoker):
         """Open connections of the inner invoker."""
         return await self.inner.connect(n)
 
+    async def memory(self) -> int | None:
+        """Return what the inner invoker knows."""
+        return await self.inner.memory()
+
     async def close(self) -> None:
         """Close the inner invoker."""
         await self.inner.close()

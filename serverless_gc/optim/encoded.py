@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from serverless_gc.errors import InputError
+from serverless_gc.optim.lbfgs import curves_upwards, two_loops
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.types import Array, FloatArray
 
@@ -189,7 +190,7 @@ def lbfgs(
         if before is not None:
             _remember(pairs, w - before[0], answers, before[1], n_workers, beta, l2)
         before = (w, answers)
-        d = -_two_loops(gradient, pairs)
+        d = -two_loops(gradient, pairs)
         curvatures = yield AskNorms(d)
         curvature = float(_mean(curvatures, n_workers, beta)) + l2 * float(np.vdot(d, d))
         step = -backoff * float(np.vdot(d, gradient)) / curvature if curvature > 0 else 0.0
@@ -211,24 +212,8 @@ def _remember(
     if not common:
         return
     change = _mean({i: now[i] - then[i] for i in sorted(common)}, n_workers, beta) + l2 * s
-    if float(np.vdot(s, change)) > 1e-10 * float(np.vdot(s, s)):
+    if curves_upwards(s, change):
         pairs.append((s, change))
-
-
-def _two_loops(gradient: FloatArray, pairs: deque[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiply by the inverse Hessian that the pairs describe."""
-    q = gradient
-    factors = []
-    for s, change in reversed(pairs):
-        factor = float(np.vdot(s, q)) / float(np.vdot(s, change))
-        factors.append(factor)
-        q = q - factor * change
-    if pairs:
-        s, change = pairs[-1]
-        q = q * (float(np.vdot(s, change)) / float(np.vdot(change, change)))
-    for (s, change), factor in zip(pairs, reversed(factors), strict=True):
-        q = q + s * (factor - float(np.vdot(change, q)) / float(np.vdot(s, change)))
-    return q
 
 
 def coordinate_descent(

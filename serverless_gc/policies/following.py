@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-from serverless_gc.types import Act, SeesPartials, TaskSpec, View, Wait, WaitPolicy
+from serverless_gc.types import Act, Array, FollowsSteps, SeesPartials, TaskSpec, Update, View, Wait, WaitPolicy
 
 __all__ = ["Explains", "Following"]
 
@@ -36,6 +36,11 @@ class Following:
     def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act:
         """Ask the inner policy, if it looks at partial results."""
         return self.inner.on_partial(view, task, messages) if isinstance(self.inner, SeesPartials) else Wait()
+
+    def after_step(self, before: Array, after: Array, update: Update) -> None:
+        """Tell the inner policy of a step, if it wants to know."""
+        if isinstance(self.inner, FollowsSteps):
+            self.inner.after_step(before, after, update)
 
     def _restart(self) -> None:
         self._asked = -1.0

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from serverless_gc.store.keys import check_range, part_of
 from serverless_gc.types import Buffer
 
 __all__ = ["Blobs", "ObjectInfo", "Store"]
@@ -52,6 +53,21 @@ class Store(ABC):
         StoreError
             If it cannot be read; ``retryable`` says whether trying again makes sense.
         """
+
+    async def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read the bytes of one object from ``start`` up to, not including, ``stop``.
+
+        Raises
+        ------
+        InputError
+            Unless ``0 <= start < stop``.
+        ObjectNotFound
+            If there is no such object.
+        StoreError
+            If it ends before ``stop``, or cannot be read.
+        """
+        check_range(start, stop)
+        return part_of(key, await self.get(key), start, stop)
 
     @abstractmethod
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:

@@ -1,13 +1,13 @@
-"""What a key may look like, the same for every store, so that what runs locally runs on S3."""
+"""What a key and a range may look like, the same for every store, so that what runs locally runs on S3."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from serverless_gc.errors import InputError
+from serverless_gc.errors import InputError, StoreError
 from serverless_gc.types import Buffer
 
-__all__ = ["SCRATCH", "check_key", "joined", "parts_of"]
+__all__ = ["SCRATCH", "check_key", "check_range", "joined", "part_of", "parts_of"]
 
 SCRATCH = ".tmp"
 """First part of a key that no object may have: local stores write there before they give a file its name."""
@@ -45,6 +45,26 @@ def check_key(key: str) -> str:
     if rule:
         raise InputError(f"key {key!r} {rule}")
     return key
+
+
+def check_range(start: int, stop: int) -> None:
+    """Raise `InputError` unless the range from ``start`` to ``stop`` holds a byte."""
+    if not 0 <= start < stop:
+        raise InputError(f"a range must have 0 <= start < stop, got start={start}, stop={stop}")
+
+
+def part_of(key: str, data: Buffer, start: int, stop: int) -> memoryview:
+    """Return a range of an object's bytes, without a copy.
+
+    Raises
+    ------
+    StoreError
+        If the object is shorter.
+    """
+    view = memoryview(data).cast("B")
+    if stop > view.nbytes:
+        raise StoreError(f"object {key!r} has {view.nbytes} bytes, the range {start}..{stop} is not inside", key=key)
+    return view[start:stop]
 
 
 def parts_of(data: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:

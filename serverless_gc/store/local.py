@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from serverless_gc.errors import InputError, ObjectNotFound, StoreError
 from serverless_gc.store.base import Blobs, ObjectInfo, Store
-from serverless_gc.store.keys import SCRATCH, check_key, parts_of
+from serverless_gc.store.keys import SCRATCH, check_key, check_range, parts_of
 from serverless_gc.types import Buffer
 
 __all__ = ["LocalStore"]
@@ -36,6 +36,19 @@ class _Files:
             raise ObjectNotFound(f"no object {key!r} under {self.root}", key=key) from None
         except OSError as error:
             raise StoreError(f"cannot read {key!r} under {self.root}: {error.strerror}", key=key) from error
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        try:
+            with self._path(key).open("rb") as file:
+                file.seek(start)
+                data = file.read(stop - start)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise ObjectNotFound(f"no object {key!r} under {self.root}", key=key) from None
+        except OSError as error:
+            raise StoreError(f"cannot read {key!r} under {self.root}: {error.strerror}", key=key) from error
+        if len(data) < stop - start:
+            raise StoreError(f"object {key!r} ends before byte {stop}", key=key)
+        return data
 
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         path = self._path(key)
@@ -179,6 +192,11 @@ class LocalStore(Store):
     async def get(self, key: str) -> Buffer:
         """Read one object."""
         return await asyncio.to_thread(self._files.get, key)
+
+    async def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read a part of one object, and no more of the file."""
+        check_range(start, stop)
+        return await asyncio.to_thread(self._files.get_range, key, start, stop)
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; several buffers are written one after the other, not joined."""

@@ -9,12 +9,14 @@ from itertools import islice
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
+import numpy as np
+
 from serverless_gc.aws.access import find_region, make_session
 from serverless_gc.errors import InputError, LimitError, ObjectNotFound, StoreError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store import s3_large
 from serverless_gc.store.base import ObjectInfo, Store
-from serverless_gc.store.keys import check_key, parts_of
+from serverless_gc.store.keys import check_key, check_range, parts_of
 from serverless_gc.store.retry import Retrier, StoreRetry, StoreStats
 from serverless_gc.store.s3_connection import Connection, Opened, Options
 from serverless_gc.store.s3_errors import RETRYABLE_CODES, Refused
@@ -133,6 +135,14 @@ class S3Store(Store):
     async def get(self, key: str) -> Buffer:
         """Read one object."""
         return await s3_large.read(self._request, key, self._prefix + check_key(key), self._limits)
+
+    async def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read a part of one object, in one request."""
+        check_range(start, stop)
+        into: memoryview = np.empty(stop - start, np.uint8).data
+        name = self._prefix + check_key(key)
+        await self._request("GetObject", key, lambda opened: opened.transport.read_range(name, start, into))
+        return into
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; ``if_absent`` is S3's ``If-None-Match: *``.

@@ -58,6 +58,11 @@ class StoreWrapper(Store):
         await self._wait("get", key)
         return self._after_get(key, await self.inner.get(key))
 
+    async def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read a part of one object; a request like any other read."""
+        await self._wait("get", key)
+        return self._after_get(key, await self.inner.get_range(key, start, stop))
+
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object."""
         await self._wait("put", key, _size(data))
@@ -280,6 +285,10 @@ class RetryingStore(StoreWrapper):
     async def get(self, key: str) -> Buffer:
         """Read one object."""
         return await self._run(lambda: self.inner.get(key))
+
+    async def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read a part of one object."""
+        return await self._run(lambda: self.inner.get_range(key, start, stop))
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object."""

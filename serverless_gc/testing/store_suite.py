@@ -99,6 +99,18 @@ class StoreSuite:
             assert not caught.value.retryable
             assert await store.head("no/such") is None
 
+    async def test_ranges(self) -> None:
+        async with self.opened() as store:
+            body = bytes(range(256)) * 40
+            await store.put("k", body)
+            for start, stop in ((0, 1), (0, len(body)), (5000, 5003), (len(body) - 1, len(body))):
+                assert bytes(await store.get_range("k", start, stop)) == body[start:stop]
+            with pytest.raises(ObjectNotFound, match="no/such"):
+                await store.get_range("no/such", 0, 1)
+            for start, stop in ((1, 1), (-1, 2), (3, 2)):
+                with pytest.raises(InputError, match="range"):
+                    await store.get_range("k", start, stop)
+
     async def test_put_replaces_unless_told_otherwise(self) -> None:
         async with self.opened() as store:
             assert await store.put("k", b"one") is True

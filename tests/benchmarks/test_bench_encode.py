@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from serverless_gc.codes.butterfly import encode
+from serverless_gc.codes.polar.butterfly import encode
 
 TOTAL_BYTES = 2**28
 GOALS = {"numpy": {64: 2.3, 256: 3.0, 1024: 5.0}, "numba": {64: 1.4, 256: 1.6, 1024: 2.0}}

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from serverless_gc.codes.ldpc import LDPCCode
-from serverless_gc.codes.lt import LTCode
-from serverless_gc.codes.peeling_schedule import make_schedule
+from serverless_gc.codes.peeling.ldpc import LDPCCode
+from serverless_gc.codes.peeling.lt import LTCode
+from serverless_gc.codes.peeling.schedule import make_schedule
 
 PATTERNS = 5
 

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from serverless_gc.codes.mds import MDSCode
+from serverless_gc.codes.mds.code import MDSCode
 
 SIZES = [(64, 48, 100_000), (256, 192, 50_000), (1024, 768, 10_000)]
 PATTERNS = 10

@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from serverless_gc.codes.polar import PolarCode
-from serverless_gc.codes.polar_decode import plan_decode
+from serverless_gc.codes.polar.code import PolarCode
+from serverless_gc.codes.polar.decode import plan_decode
 from serverless_gc.errors import NotDecodableError
 
 PATTERNS = 10

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from serverless_gc.codes.product import ProductCode
+from serverless_gc.codes.product.code import ProductCode
 
 SIDES = [((8, 7), 100_000), ((16, 15), 50_000), ((16, 14), 50_000), ((32, 31), 10_000), ((32, 30), 10_000)]
 PATTERNS = 10

@@ -12,7 +12,7 @@ from gradient_cases import close, problem
 
 import serverless_gc as sgc
 from serverless_gc.codes import available, get
-from serverless_gc.codes.encoded import EncodedCode
+from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient import worst_case
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.registry import code_class

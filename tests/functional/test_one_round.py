@@ -142,3 +142,25 @@ def test_what_does_not_apply_is_refused():
         assert "changed in place" in report.strategy
     with pytest.raises(sgc.InputError, match="strategy= does not go with"):
         sgc.coded_gradient(X, Y, W, code="frc", strategy="gram")
+
+
+@pytest.mark.parametrize("backend", ["local", "simulated"])
+def test_multi_message_lagrange_coding_uses_what_slow_workers_have_done(backend):
+    if backend == "simulated":
+        session = sgc.Session(backend, delay=sgc.stragglers.ShiftedExponential(shift=0.1, rate=1.0), seed=3)
+    else:
+        session = sgc.Session(inject=sgc.inject.Stragglers(fraction=0.5, slowdown=30, seed=2, base=0.01))
+    with session as s:
+        data = s.encode(X, Y, code="lcc-mmc", n_workers=8, k=5, r=3)
+        value, g, report = data.value_and_gradient(W, l2=0.5, reduction="mean", with_report=True)
+    np.testing.assert_allclose(g, gradient(W) / 300 + 0.5 * W, rtol=1e-7)
+    assert value == pytest.approx(0.5 * np.sum((X @ W - Y) ** 2) / 300 + 0.25 * W @ W, rel=1e-8)
+    assert report.rounds == 1
+    assert report.balanced
+    g = sgc.coded_gradient(X, Y, W, code="lcc-mmc", n_workers=8, k=5)
+    np.testing.assert_allclose(g, gradient(W), rtol=1e-7)
+    for options, words in [({"loss": "huber"}, "squared loss only"), ({"wait": 3}, "wait= does not go with")]:
+        with pytest.raises(sgc.InputError, match=words):
+            sgc.coded_gradient(X, Y, W, code="lcc-mmc", **options)
+    with pytest.raises(sgc.InputError, match="gradient code, which gives gradients"):
+        sgc.coded_matvec(X, W, code="lcc-mmc")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
+from cfn_template import load_template
 
 from serverless_gc.deploy.clients import Aws
 from serverless_gc.deploy.function_code import Zip
@@ -190,3 +191,44 @@ def test_a_key_of_the_stacks_own_comes_with_the_rights_to_use_it(cloud, make_zip
     policy = cloud.client("kms").get_key_policy(KeyId=key["KeyId"], PolicyName="default")["Policy"]
     policy = json.loads(policy) if isinstance(policy, str) else policy  # moto keeps what CloudFormation parsed
     assert {s["Sid"] for s in policy["Statement"]} == {"AccountAdministersKey", "AccountUsesKeyThroughS3"}
+
+
+def test_a_given_key_is_used_and_none_is_made(cloud, make_zip):
+    key = cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
+    cloud.run("deploy", "--zip", str(make_zip()), "--kms-key", key)
+    assert [found["KeyArn"] for found in cloud.client("kms").list_keys()["Keys"]] == [key]
+    s3 = cloud.client("s3")
+    (rule,) = s3.get_bucket_encryption(Bucket=outputs(cloud)["Bucket"])["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+
+
+@pytest.fixture
+def network(cloud):
+    """A VPC of two subnets and their route table."""
+    ec2 = cloud.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnets = [ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{i}.0/24")["Subnet"]["SubnetId"] for i in range(2)]
+    return vpc, subnets, ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+
+
+def test_in_a_vpc_the_function_reaches_s3_by_its_gateway_and_nothing_reaches_the_function(cloud, make_zip, network):
+    vpc, subnets, table = network
+    options = ["--vpc", vpc, "--vpc-subnets", ",".join(subnets), "--vpc-route-tables", table]
+    cloud.run("deploy", "--zip", str(make_zip()), *options)
+    ec2, iam = cloud.client("ec2"), cloud.client("iam")
+    found = cloud.client("lambda").get_function_configuration(FunctionName="serverless-gc")["VpcConfig"]
+    assert found["SubnetIds"] == subnets
+    (group,) = ec2.describe_security_groups(GroupIds=found["SecurityGroupIds"])["SecurityGroups"]
+    assert group["VpcId"] == vpc
+    assert not group["IpPermissions"]
+    (way,) = load_template()["Resources"]["SecurityGroup"]["Properties"]["SecurityGroupEgress"]  # moto leaves it out
+    assert (way["IpProtocol"], way["FromPort"], way["ToPort"]) == ("tcp", 443, 443)
+    (endpoint,) = ec2.describe_vpc_endpoints()["VpcEndpoints"]
+    assert (endpoint["VpcEndpointType"], endpoint["ServiceName"]) == ("Gateway", "com.amazonaws.us-east-1.s3")
+    assert (endpoint["VpcId"], endpoint["RouteTableIds"]) == (vpc, [table])
+    (role,) = iam.list_roles()["Roles"]
+    (denied,) = iam.get_role_policy(RoleName=role["RoleName"], PolicyName="network")["PolicyDocument"]["Statement"]
+    assert denied["Effect"] == "Deny"
+    assert "ec2:CreateNetworkInterface" in denied["Action"]
+    cloud.run("destroy", "--yes")  # moto leaves the endpoint
+    assert group["GroupId"] not in {g["GroupId"] for g in ec2.describe_security_groups()["SecurityGroups"]}

@@ -4,6 +4,7 @@ Terraform and the provider come from this machine: the test asks no registry. Na
 ``TF_PLUGIN_CACHE_DIR``, or a configuration with a mirror in ``TF_CLI_CONFIG_FILE``.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -70,7 +71,11 @@ def terraform(tmp_path_factory):
     shutil.copytree(ROOT / "tests" / "infra" / "terraform", place)
     package = folder / "worker.zip"
     shutil.make_archive(str(package.with_suffix("")), "zip", ROOT / "lambda")
-    with moto_server() as endpoint:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+        server = contextlib.ExitStack()
+        endpoint = server.enter_context(moto_server())
+    with server:
         module = Terraform(place, endpoint, package)
         module.environment.pop("TF_PLUGIN_CACHE_DIR", None)
         module.run("init", "-input=false", *([f"-plugin-dir={plugins}"] if plugins else []))
@@ -141,6 +146,44 @@ def test_a_key_and_a_vpc_bring_what_the_stack_brings(terraform):
     for resource in wanted:
         assert f"module.worker.{resource} will be created" in said
     assert "6 to add" in said
+
+
+@pytest.fixture
+def extended(terraform):
+    """The module with a key and a VPC, and afterwards without them again."""
+    ec2 = terraform.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    wanted = json.dumps({"id": vpc, "subnets": [subnet], "route_tables": [table]})
+    apply = ["-auto-approve", "-input=false", *terraform.variables]
+    try:
+        terraform.run("apply", *apply, "-var=kms_key=create", f"-var=vpc={wanted}")
+        yield vpc, subnet, table
+    finally:
+        terraform.run("apply", *apply)
+
+
+def test_a_key_and_a_vpc_are_there_when_they_are_applied(terraform, outputs, extended):
+    vpc, subnet, table = extended
+    s3, ec2, iam = (terraform.client(service) for service in ("s3", "ec2", "iam"))
+    (key,) = terraform.client("kms").list_keys()["Keys"]
+    (rule,) = s3.get_bucket_encryption(Bucket=outputs["bucket"])["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key["KeyArn"]}
+    policy = json.loads(terraform.client("kms").get_key_policy(KeyId=key["KeyId"], PolicyName="default")["Policy"])
+    template = load_template()
+    assert normal(policy) == normal(Resolver(template).value(template["Resources"]["Key"]["Properties"]["KeyPolicy"]))
+    found = terraform.client("lambda").get_function_configuration(FunctionName=outputs["function"])["VpcConfig"]
+    assert found["SubnetIds"] == [subnet]
+    (group,) = ec2.describe_security_groups(GroupIds=found["SecurityGroupIds"])["SecurityGroups"]
+    assert (group["VpcId"], group["IpPermissions"]) == (vpc, [])
+    (way,) = group["IpPermissionsEgress"]
+    assert (way["IpProtocol"], way["FromPort"], way["ToPort"]) == ("tcp", 443, 443)
+    (endpoint,) = ec2.describe_vpc_endpoints()["VpcEndpoints"]
+    assert (endpoint["VpcEndpointType"], endpoint["ServiceName"]) == ("Gateway", "com.amazonaws.us-east-1.s3")
+    assert (endpoint["VpcId"], endpoint["RouteTableIds"]) == (vpc, [table])
+    (role,) = iam.list_roles()["Roles"]
+    assert set(iam.list_role_policies(RoleName=role["RoleName"])["PolicyNames"]) == {"worker", "key", "network"}
 
 
 def test_the_bucket_is_the_same(terraform, outputs, stack):

@@ -1,13 +1,7 @@
-"""The rig's own fixtures, as users import them."""
-
-import threading
+"""Clients for the rig, whose own fixtures are in the conftest above."""
 
 import pytest
 from rig_functions import Sdk
-
-from serverless_gc.testing.rig.fixtures import on_rig, rig
-
-__all__ = ["on_rig", "rig", "sdk", "wait_until"]
 
 
 @pytest.fixture
@@ -16,18 +10,3 @@ def sdk(on_rig):
     assert on_rig.url
     with Sdk() as clients:
         yield clients
-
-
-@pytest.fixture
-def wait_until():
-    """Wait for something that another process does; fails after ten seconds."""
-
-    def wait(condition):
-        pause = threading.Event()
-        for _ in range(500):
-            if condition():
-                return
-            pause.wait(0.02)
-        raise AssertionError("it did not happen within ten seconds")
-
-    return wait

@@ -2,6 +2,8 @@
 
 import logging
 
+from fault_proxy import throttled
+
 import serverless_gc as sgc
 
 
@@ -30,3 +32,18 @@ def test_even_when_every_result_is_needed(problem):
     problem.check(g)
     assert report.throttles == 2 * 2 * 16
     assert report.used == 2 * 48
+
+
+def test_on_the_wire(problem, proxied, account, caplog):
+    """Nothing behind the proxy sees a refused call, and what the driver counts is what the proxy refused."""
+    proxy, options = proxied
+    proxy.faults = [throttled(1 / 3)]
+    before = account.counts()
+    with caplog.at_level(logging.WARNING), sgc.Session("aws", **options()) as s:
+        data = s.encode(problem.X, problem.y, code="uncoded", n_workers=16)
+        g, report = data.gradient(problem.w, with_report=True)
+    problem.check(g)
+    assert report.throttles == proxy.met["TooManyRequestsException"] > 0
+    assert (report.issued, report.used, report.failed) == (32, 32, 0)
+    assert account.counts().runs - before.runs == 32
+    assert not [record for record in caplog.records if record.exc_info]

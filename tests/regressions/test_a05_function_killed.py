@@ -5,6 +5,7 @@ import time
 import pytest
 
 import serverless_gc as sgc
+from serverless_gc.testing.lambda_endpoint import Step
 
 
 def test_two_of_sixteen_never_reply(problem):
@@ -39,3 +40,15 @@ def test_functions_that_fail_name_their_reason(problem):
             data.gradient(problem.w)
     assert not isinstance(caught.value, sgc.DeadlineExceeded)
     assert set(caught.value.failures) == set(range(8))
+
+
+def test_functions_whose_process_is_killed_and_one_that_is_never_heard_of(problem, account):
+    """Lambda's word of a killed process is an answer; of a lost call there is none, and nobody waits for it."""
+    account.script(Step(action="kill", times=2), Step(action="hang"))
+    with sgc.Session("aws", deadline=20.0) as s:
+        data = s.encode(problem.X, code="mds", n_workers=8, k=7)
+        z, report = data.matvec(problem.w, with_report=True)
+    assert abs(z - problem.X @ problem.w).max() < 1e-9
+    assert report.balanced
+    assert (report.used, report.failed, report.voided) == (7, 2, 1)
+    assert report.elapsed < 10

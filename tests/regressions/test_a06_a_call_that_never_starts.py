@@ -26,21 +26,21 @@ def failure(problem, **options):
     return caught.value
 
 
-def test_no_such_function(problem, aws):
-    before = aws.counts().requests
+def test_no_such_function(problem, account):
+    before = account.counts().requests
     error = failure(problem, function="nobody")
     assert "function nobody in us-east-1" in str(error)
     assert "ResourceNotFoundException" in str(error)
     assert "serverless-gc deploy" in str(error)
-    assert aws.counts().requests == before
+    assert account.counts().requests == before
 
 
-def test_no_such_bucket(problem, aws):
-    before = aws.counts().requests
+def test_no_such_bucket(problem, account):
+    before = account.counts().requests
     error = failure(problem, bucket="no-such-bucket")
     assert "bucket 'no-such-bucket'" in str(error)
     assert "aws s3 mb s3://no-such-bucket" in str(error)
-    assert aws.counts().requests == before
+    assert account.counts().requests == before
     # closing met the same, and does not hide the error
     assert any("no-such-bucket" in note for note in error.__notes__)
 
@@ -55,14 +55,14 @@ def test_credentials_that_s3_calls_expired(problem, aws, monkeypatch):
     assert "aws sso login" in str(error)
 
 
-def test_credentials_that_lambda_calls_expired(problem, aws):
-    aws.script(error_step(403, "ExpiredTokenException", "The security token is expired", times=0))
-    before = aws.counts().requests
+def test_credentials_that_lambda_calls_expired(problem, account):
+    account.script(error_step(403, "ExpiredTokenException", "The security token is expired", times=0))
+    before = account.counts().requests
     error = failure(problem)
-    assert f"function {aws.function}" in str(error)
+    assert f"function {account.function}" in str(error)
     assert "ExpiredTokenException" in str(error)
     assert "aws sso login" in str(error)
-    assert aws.counts().requests - before <= 64  # nobody was asked twice
+    assert account.counts().requests - before <= 64  # nobody was asked twice
 
 
 def test_credentials_that_expire_between_two_rounds(problem, aws):
@@ -77,7 +77,7 @@ def test_credentials_that_expire_between_two_rounds(problem, aws):
         problem.check(data.gradient(problem.w))
 
 
-@pytest.mark.usefixtures("aws")
+@pytest.mark.usefixtures("account")
 def test_a_function_that_may_not_read_the_bucket(problem):
     """The workers report it: all of them, so the code's redundancy has no part in the message."""
     with http_double(lambda *_: s3_error(403, "AccessDenied")) as s3, sgc.Session("aws") as s:

@@ -1,7 +1,12 @@
 """A7: Ctrl-C ends the call within two seconds, says what may be billed, and leaves the next call clean."""
 
+import re
 import subprocess
 import sys
+import time
+
+from driver_process import driver
+from fault_proxy import BLOCKS, Fault
 
 SCRIPT = """
 import asyncio, os, signal, sys, threading, time
@@ -53,38 +58,47 @@ def test_interrupt_then_run_again():
 
 
 OVER_HTTP = """
-import os, signal, sys, threading, time
-import numpy as np, serverless_gc as sgc
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it, and so its children
-from serverless_gc.testing.lambda_endpoint import Step
-from serverless_gc.testing.offline_aws import offline_aws
-
-rng = np.random.default_rng(0)
-X, w = rng.standard_normal((1000, 20)), rng.standard_normal(20)
-with offline_aws() as aws, sgc.Session("aws") as s:
-    data = s.encode(X, code="mds", n_workers=16, k=12)
-    aws.script(Step(delay=20.0, times=0))
-
-    def interrupt():
-        while aws.counts().requests < 16:
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
+with session() as s:
+    data = s.encode(X, code="uncoded", n_workers=8)  # no result of the second round is late
+    say(background.run(s.resources()).run)
+    hear()
     try:
         data.matvec(w)
         sys.exit("was not interrupted")
     except KeyboardInterrupt as exc:
-        interrupted = time.monotonic()
-        notes = " ".join(getattr(exc, "__notes__", []))
-    assert "16 invocations" in notes and "billed" in notes, notes
-    assert aws.counts().runs == 0
-    aws.script()
+        say(" ".join(getattr(exc, "__notes__", [])))
+    hear()
     np.testing.assert_allclose(data.matvec(-w), X @ -w, rtol=1e-10)
-    assert time.monotonic() - interrupted < 5.0
+    say("again")
+    hear()
 """
 
 
-def test_over_http():
-    done = subprocess.run([sys.executable, "-c", OVER_HTTP], check=False, timeout=30, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_over_http(proxied, account, count_objects, wait_until, tmp_path):
+    """The functions at work find the cancel mark, so that nothing of the round is stored; then all of it goes."""
+    proxy, _ = proxied
+    before = account.counts()
+
+    def asked(what):
+        return sum(re.match(what, identity) is not None for _, identity in proxy.asked)
+
+    with driver(OVER_HTTP, 0, tmp_path) as running:
+        name = running.hear()
+        proxy.faults = [Fault("delay", BLOCKS, seconds=1.0)]
+        running.say("go")
+        wait_until(lambda: account.counts().requests - before.requests == 8 and asked(BLOCKS))
+        running.interrupt()
+        interrupted = time.monotonic()
+        said = running.hear()
+        assert time.monotonic() - interrupted < 2.0
+        assert "8 invocations" in said
+        assert "billed" in said
+        # Each that reads its block has looked before, and looks again afterwards; others find the mark at once.
+        wait_until(lambda: asked(r"HEAD .*/0000001/cancel") >= 2 * asked(BLOCKS))
+        proxy.faults = []
+        assert count_objects(name, "round/0000001/") == 1  # the mark itself
+        running.say("again")
+        assert running.hear() == "again"
+        running.say("close")
+        running.end()
+        assert count_objects(name) == 0

@@ -11,26 +11,27 @@ from serverless_gc.testing.http_double import http_double, response
 
 
 @pytest.fixture
-def elsewhere(aws):
+def elsewhere(account):
     """A bucket in eu-west-1 beside the offline function in us-east-1."""
-    client = boto3.client("s3", endpoint_url=aws.s3_url, region_name="eu-west-1")
+    client = boto3.client("s3", endpoint_url=account.s3_url, region_name="eu-west-1")
     client.create_bucket(Bucket="elsewhere", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     yield client
     client.delete_bucket(Bucket="elsewhere")
     client.close()
 
 
-def test_a_session_refuses_it_before_any_upload(aws, elsewhere, problem):
-    before = aws.counts().requests
+def test_a_session_refuses_it_before_any_upload(account, elsewhere, problem):
+    before = account.counts().requests
     with sgc.Session("aws", bucket="elsewhere") as session, pytest.raises(ConfigError) as refused:
         session.encode(problem.X, problem.y, code="mds", n_workers=4, k=3)
     assert "bucket elsewhere is in eu-west-1" in str(refused.value)
     assert "in us-east-1: nothing was uploaded" in str(refused.value)
     assert "SERVERLESS_GC_REGION=eu-west-1" in str(refused.value)
     assert elsewhere.list_objects_v2(Bucket="elsewhere")["KeyCount"] == 0
-    assert aws.counts().requests == before
+    assert account.counts().requests == before
 
 
+@pytest.mark.parametrize("account", ["endpoint"], indirect=True)  # the rig's function is in one region
 @pytest.mark.usefixtures("elsewhere")
 def test_the_same_bucket_is_fine_where_it_is(problem):
     with sgc.Session("aws", bucket="elsewhere", region="eu-west-1") as session:

@@ -10,9 +10,9 @@ from serverless_gc.testing.lambda_endpoint import Step
 from serverless_gc.wire import Reply
 
 
-def test_none_is_decoded_and_five_reasons_are_counted(problem, aws):
+def test_none_is_decoded_and_five_reasons_are_counted(problem, account):
     of_another_run = Reply("another-run", 1, "1-0", 0, 0, "ok", value=np.full(84, 1e9)).to_bytes()
-    aws.script(
+    account.script(
         Step(action="reply", headers={"X-Amz-Function-Error": "Unhandled"}, body='{"errorType": "KeyError"}'),
         Step(action="reply", body="null"),
         Step(action="reply", body='{"statusCode": 200, "body": "hello"}'),
@@ -34,8 +34,8 @@ def test_none_is_decoded_and_five_reasons_are_counted(problem, aws):
         assert f"1 {reason}" in str(report)
 
 
-def test_a_function_that_answers_like_that_for_good_is_named(problem, aws):
-    aws.script(Step(action="reply", body="null", times=0))
+def test_a_function_that_answers_like_that_for_good_is_named(problem, account):
+    account.script(Step(action="reply", body="null", times=0))
     with sgc.Session("aws", max_attempts=2) as s:
         data = s.encode(problem.X, code="uncoded", n_workers=4)
         try:
@@ -45,4 +45,4 @@ def test_a_function_that_answers_like_that_for_good_is_named(problem, aws):
     assert "bad-reply" in said
     assert "empty reply" in said
     assert "serverless-gc doctor" in said
-    assert f"aws logs tail /aws/lambda/{aws.function}" in said
+    assert f"aws logs tail /aws/lambda/{account.function}" in said

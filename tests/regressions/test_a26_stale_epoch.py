@@ -3,6 +3,7 @@
 import numpy as np
 
 import serverless_gc as sgc
+from serverless_gc.testing.lambda_endpoint import Step
 
 
 def test_late_replies_do_not_change_the_trajectory(problem):
@@ -18,3 +19,20 @@ def test_late_replies_do_not_change_the_trajectory(problem):
             reference = reference - step * problem.reference(reference)
             np.testing.assert_allclose(w, reference, rtol=1e-10, atol=1e-12)
     assert stale > 0
+
+
+def test_functions_that_are_late_by_an_iteration(problem, account):
+    """Real ones: they run on when their round is over, store their results beside those of the next, and are billed."""
+    step, iterations = 1.0 / np.linalg.eigvalsh(problem.X.T @ problem.X).max(), 6
+    before = account.counts().runs
+    with sgc.Session("aws") as s:
+        data = s.encode(problem.X, problem.y, code="mds", n_workers=8, k=6)
+        w = reference = problem.w
+        for _ in range(iterations):
+            account.script(Step(delay=0.2, times=2))
+            g, report = data.gradient(w, with_report=True)
+            assert report.voided > 0
+            w = w - step * g
+            reference = reference - step * problem.reference(reference)
+        np.testing.assert_allclose(w, reference, rtol=1e-10, atol=1e-12)
+    assert account.counts().runs - before > iterations * 2 * 6

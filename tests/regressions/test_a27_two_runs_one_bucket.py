@@ -2,6 +2,8 @@
 
 import asyncio
 
+from driver_process import driver
+
 import serverless_gc as sgc
 from serverless_gc.store import LocalStore
 
@@ -38,3 +40,26 @@ def test_same_data_in_two_sessions(problem, tmp_path):
         h = b.encode(problem.X, problem.y).gradient(problem.w)
     problem.check(g)
     problem.check(h)
+
+
+RUN = """
+with sgc.Session("aws") as s:
+    data = s.encode(X, y, code="uncoded", n_workers=4)  # no result is late
+    say(background.run(s.resources()).run)
+    hear()
+    for _ in range(3):
+        np.testing.assert_allclose(data.gradient(w), expected, rtol=1e-9)
+"""
+
+
+def test_two_processes_in_one_bucket(account, count_objects, tmp_path):
+    """Started together; the second works on when the first has tidied up, and nothing of either is left."""
+    del account
+    with driver(RUN, 1, tmp_path) as first, driver(RUN, 2, tmp_path) as second:
+        names = [first.hear(), second.hear()]
+        assert len(set(names)) == 2
+        assert all(count_objects(name) for name in names)
+        for number, one in enumerate((first, second)):
+            one.say("go")
+            one.end()
+            assert [count_objects(name) > 0 for name in names] == [False, number == 0]

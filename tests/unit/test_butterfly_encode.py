@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes import butterfly
-from serverless_gc.codes.butterfly import encode
-from serverless_gc.codes.butterfly_program import require_convex, systematic_program
+from serverless_gc.codes.polar import butterfly
+from serverless_gc.codes.polar.butterfly import encode
+from serverless_gc.codes.polar.butterfly_program import require_convex, systematic_program
 from serverless_gc.errors import InputError
 
 ENGINES = ["numpy", "numba"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serverless_gc.codes.frames import deviation, make_frame, suboptimality
+from serverless_gc.codes.encoded.frames import deviation, make_frame, suboptimality
 from serverless_gc.errors import InputError
 from serverless_gc.optim.encoded import (
     AskGradients,

@@ -7,10 +7,10 @@ import pytest
 
 from serverless_gc.codes import from_manifest, get
 from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
-from serverless_gc.codes.density import density_evolution, erasure_threshold
-from serverless_gc.codes.ldpc import LDPCCode
-from serverless_gc.codes.ldpc_graph import balanced_rows
-from serverless_gc.codes.moment import deinterleave, interleave, partial_gradient
+from serverless_gc.codes.peeling.density import density_evolution, erasure_threshold
+from serverless_gc.codes.peeling.ldpc import LDPCCode
+from serverless_gc.codes.peeling.ldpc_graph import balanced_rows
+from serverless_gc.codes.peeling.moment import deinterleave, interleave, partial_gradient
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 
 TOY = [(0, 1, 3), (1, 2, 3, 4), (0, 2, 4, 5)]

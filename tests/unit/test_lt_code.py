@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest, get
 from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
-from serverless_gc.codes.lt import LTCode, recommended_alpha
-from serverless_gc.codes.soliton import draw_symbols, robust_soliton
+from serverless_gc.codes.peeling.lt import LTCode, recommended_alpha
+from serverless_gc.codes.peeling.soliton import draw_symbols, robust_soliton
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from serverless_gc.codes import get
 from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
-from serverless_gc.codes.mds import MDSCode
-from serverless_gc.codes.mds_nonsystematic import NonsystematicMDSCode
-from serverless_gc.codes.mds_points import chebyshev, gaussian, roots_of_unity, vandermonde
-from serverless_gc.codes.mds_rotation import RootsOfUnityCode, RotationCode
+from serverless_gc.codes.mds.code import MDSCode
+from serverless_gc.codes.mds.nonsystematic import NonsystematicMDSCode
+from serverless_gc.codes.mds.points import chebyshev, gaussian, roots_of_unity, vandermonde
+from serverless_gc.codes.mds.rotation import RootsOfUnityCode, RotationCode
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from serverless_gc.codes.ldpc import LDPCCode
-from serverless_gc.codes.lt import LTCode
-from serverless_gc.codes.peeling import PeelTracker
-from serverless_gc.codes.peeling_plan import plan_peel
-from serverless_gc.codes.peeling_schedule import Schedule, make_schedule
+from serverless_gc.codes.peeling.equations import PeelTracker
+from serverless_gc.codes.peeling.ldpc import LDPCCode
+from serverless_gc.codes.peeling.lt import LTCode
+from serverless_gc.codes.peeling.plan import plan_peel
+from serverless_gc.codes.peeling.schedule import Schedule, make_schedule
 
 
 def relative(answer, exact):

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes.base import Certifier
-from serverless_gc.codes.ldpc import LDPCCode
 from serverless_gc.codes.linear import LinearCode
-from serverless_gc.codes.lt import LTCode
-from serverless_gc.codes.peeling import gather, pack
-from serverless_gc.codes.peeling_schedule import make_schedule
+from serverless_gc.codes.peeling.equations import gather, pack
+from serverless_gc.codes.peeling.ldpc import LDPCCode
+from serverless_gc.codes.peeling.lt import LTCode
+from serverless_gc.codes.peeling.schedule import make_schedule
 from serverless_gc.errors import InputError, NotDecodableError
 
 TOY = [(0, 1, 3), (1, 2, 3, 4), (0, 2, 4, 5)]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.polar import PolarCode
-from serverless_gc.codes.polar_design import (
+from serverless_gc.codes.polar.code import PolarCode
+from serverless_gc.codes.polar.design import (
     auto_epsilon,
     channel_erasures,
     erasure_profile,

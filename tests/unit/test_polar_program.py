@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.polar import PolarCode
-from serverless_gc.codes.polar_decode import plan_decode
+from serverless_gc.codes.polar.code import PolarCode
+from serverless_gc.codes.polar.decode import plan_decode
 from serverless_gc.codes.program import ADD, NEG, ZERO, Program, Recorder
 
 

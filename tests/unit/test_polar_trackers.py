@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.polar import PolarCode
-from serverless_gc.codes.polar_unknowns import PRIME, NullSpace, expand, rank_and_kernel, undetermined_positions
+from serverless_gc.codes.polar.code import PolarCode
+from serverless_gc.codes.polar.unknowns import PRIME, NullSpace, expand, rank_and_kernel, undetermined_positions
 from serverless_gc.errors import InputError
 
 MODES = ("sc", "peel", "rank")
@@ -330,7 +330,7 @@ def test_null_space_vanishes_on_arrivals_and_shrinks(n_arrived):
 
 
 def test_exact_arithmetic_modulo_the_prime_agrees_with_float64():
-    from serverless_gc.codes.polar_unknowns import Expansion
+    from serverless_gc.codes.polar.unknowns import Expansion
 
     code = PolarCode(64, 40, design="reed-muller")
     present = code._mask(np.random.default_rng(4).permutation(64)[:40].tolist())

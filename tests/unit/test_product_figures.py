@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serverless_gc.codes.product import ProductCode
+from serverless_gc.codes.product.code import ProductCode
 
 # line (n, k), mean of the table's 300 orders, orders here
 GRIDS = [

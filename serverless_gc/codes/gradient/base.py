@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker, Verdict, check_message
+from serverless_gc.codes.gradient.multiples import add_multiples
 from serverless_gc.codes.received import not_decodable, receive, refuse_inaccurate, unit_roundoff
-from serverless_gc.codes.sums import add_multiples
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import DecodeError, InputError
 from serverless_gc.types import Array

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Certifier, Code, CodeKind, Tracker
 from serverless_gc.codes.dense import encode_dense
-from serverless_gc.codes.interpolation import GUARD
+from serverless_gc.codes.lagrange.interpolation import GUARD
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.interpolation import Interpolation
+from serverless_gc.codes.lagrange.interpolation import Interpolation
+from serverless_gc.codes.lagrange.points import OVERSAMPLING, chebyshev_points, chebyshev_rows, check_points
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.polynomial import monomial_code
 from serverless_gc.codes.matmul.sizes import DEFAULT_WORKERS, check_count
-from serverless_gc.codes.points import OVERSAMPLING, chebyshev_points, chebyshev_rows, check_points
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

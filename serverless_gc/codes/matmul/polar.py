@@ -9,7 +9,7 @@ import numpy as np
 
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.sizes import complete_sides
-from serverless_gc.codes.polar import PolarCode
+from serverless_gc.codes.polar.code import PolarCode
 from serverless_gc.types import Array
 
 __all__ = ["PolarMatmulCode"]

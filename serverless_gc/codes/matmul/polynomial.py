@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.interpolation import Interpolation
+from serverless_gc.codes.lagrange.interpolation import Interpolation
+from serverless_gc.codes.lagrange.points import chebyshev_points, check_points
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.sizes import check_count, complete_grid
-from serverless_gc.codes.points import chebyshev_points, check_points
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

@@ -69,6 +69,7 @@ class LagrangeMultiMessage(ConsecutiveMessages):
     """
 
     name = "lcc-mmc"
+    guard = 1e-11
 
     def __init__(
         self, n_workers: int, k: int, *, r: int | None = None, degree: int = 2, allow_unstable: bool = False

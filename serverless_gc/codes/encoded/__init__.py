@@ -1,0 +1,1 @@
+"""Encoded optimization: frames, and the code that averages whoever answers."""

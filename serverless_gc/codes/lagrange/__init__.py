@@ -1,0 +1,1 @@
+"""Data blocks on a polynomial curve: Lagrange codes, polynomially coded regression, Berrut interpolation."""

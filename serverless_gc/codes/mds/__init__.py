@@ -1,0 +1,1 @@
+"""MDS codes: any k results decode."""

@@ -1,0 +1,1 @@
+"""Sparse codes decoded by peeling: LT and LDPC, and what they share."""

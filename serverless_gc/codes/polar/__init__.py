@@ -1,0 +1,1 @@
+"""Polar codes: design, layout, trackers, and decoders as programs over blocks."""

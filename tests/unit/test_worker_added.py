@@ -81,7 +81,7 @@ def test_results_are_read_from_the_store_and_one_of_another_round_is_refused():
     reply = here.run()
     assert (reply.status, reply.value) == ("ok", None)
     stored = Reply.from_bytes(here.blobs.get("r0"))
-    np.testing.assert_allclose(stored.value, GRADIENT + [2.0, 4.0])
+    np.testing.assert_allclose(stored.value, np.add(GRADIENT, [2.0, 4.0]))
     assert stored.stats["non_finite"] == 0
     for wrong in ({"round": 2}, {"run": "other"}, {"value": None}):
         here.leave(**wrong)

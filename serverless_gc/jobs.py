@@ -97,18 +97,20 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
     publish
         See `Job`; the code's own choice if None.
     """
-    code = matrix.code
+    code, join = matrix.code, matrix.partition.join
+    dtype = np.result_type(matrix.dtype, operand.dtype)
+    complex_by_code = dtype.kind == "c" and matrix.real and operand.dtype.kind != "c"
     return Job(
         code=code,
         label="X.T r" if matrix.axis else "X w",
         kernel="matvec",
         blocks=lambda spec: [matrix.keys[message] for message in code.placement(spec.slot)],
         shape=(matrix.partition.b, *operand.shape[1:]),
-        dtype=np.result_type(matrix.dtype, operand.dtype),
+        dtype=dtype,
         operand=operand,
         stored=np.dtype(matrix.dtype),
         scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
-        finish=matrix.partition.join,
+        finish=(lambda blocks: np.ascontiguousarray(join(blocks).real)) if complex_by_code else join,
         publish=code.publish if publish is None else publish,
     )
 

@@ -168,6 +168,9 @@ class Code(ABC):
     guard: ClassVar[float | None] = None
     """Predicted error above which a round by default waits for a few more results; None if the code needs no such."""
     publish: ClassVar[int] = 0
+    needs_whole_rows: ClassVar[bool] = False
+    """Whether messages depend on where in a row an entry is: `encode` then takes matrices with all their columns, and
+    not any stretch of their entries."""
 
     def __init__(self, n_workers: int, k: int) -> None:
         for label, value in (("n_workers", n_workers), ("k", k)):
@@ -209,6 +212,20 @@ class Code(ABC):
     @abstractmethod
     def _build_generator(self) -> FloatArray:
         """Build the dense generator; called once."""
+
+    def combination(self, message: int) -> tuple[Array, Array]:
+        """Blocks that ``message`` combines, ascending, and their coefficients: one row of the generator without zeros.
+
+        Codes over so many blocks that the dense `generator` would not fit answer this without it.
+        """
+        row = self.generator[message]
+        blocks = np.flatnonzero(row)
+        return blocks, row[blocks]
+
+    @property
+    def growth(self) -> float:
+        """Largest factor by which an entry of a message can exceed those of the blocks: an absolute row sum."""
+        return max(float(np.abs(self.combination(i)[1]).sum()) for i in range(self.n_messages))
 
     def source_of(self, message: int) -> int | None:
         """Index of the source block that ``message`` carries unchanged, or None if it is a combination."""

@@ -97,6 +97,7 @@ class ShortDotCode(Code):
     """
 
     name: ClassVar[str] = "short-dot"
+    needs_whole_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -205,6 +206,11 @@ class ShortDotCode(Code):
 
     def _build_generator(self) -> FloatArray:
         return np.ascontiguousarray(self.matrix[:, : self.k])
+
+    @property
+    def growth(self) -> float:
+        """Largest factor by which an entry of a message can exceed those of the blocks, in any column."""
+        return max(float(np.abs(self._coefficients(column)).sum(axis=1).max()) for column in range(self.n_workers))
 
     def source_of(self, message: int) -> None:
         """None: every message is a combination with fillers."""

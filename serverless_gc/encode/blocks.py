@@ -25,6 +25,7 @@ __all__ = ["BlockMaker", "DenseBlocks", "spans"]
 
 _STRIP_BYTES = 2**24  # of all source and all coded blocks of one strip; measured flat from 8 to 32 MiB
 _STRIP_LEAST = 2048  # entries of one block in a strip: below that NumPy's cost per call shows
+_STRIP_MOST = 2**25  # bytes, however many blocks there are
 _RUN = 8  # entries in a run when a strip is read against the memory order: a cache line
 
 
@@ -165,16 +166,19 @@ class DenseBlocks(BlockMaker):
         flat = out.reshape(g, b * width)
         height, run = self._strip(g)
         k, work = self.partition.k, self._source.dtype
+        summed = np.result_type(work, self.code.combination(0)[1])
         pieces = np.empty(k * height * run, dtype=work)
-        direct = self._aligned and out.dtype == work
-        scratch = np.empty(0 if direct else g * height * run, dtype=work)
+        direct = self._aligned and out.dtype == summed
+        scratch = np.empty(0 if direct else g * height * run, dtype=summed)
         for i in range(0, b, height):
             for c in range(0, width, run):
                 self.check()
                 i1, c1 = min(i + height, b), min(c + run, width)
                 size = (i1 - i) * (c1 - c)
                 blocks = self._gather(i, i1, c, c1, pieces[: k * size].reshape(k, size))
-                if direct:  # a strip along the memory order is one stretch of each block
+                if self.code.needs_whole_rows:  # rounded where it is written, if need be
+                    self.code.encode(blocks.reshape(k, i1 - i, width), out[:, i:i1], messages=messages)
+                elif direct:  # a strip along the memory order is one stretch of each block
                     at = i * width + c
                     self.code.encode(blocks, flat[:, at : at + size], messages=messages)
                 else:
@@ -186,8 +190,10 @@ class DenseBlocks(BlockMaker):
     def _strip(self, n_coded: int) -> tuple[int, int]:
         """Return rows and entries a row of one strip of a block."""
         b, width = self.shape
-        per_block = _STRIP_BYTES // ((self.partition.k + n_coded) * self._source.dtype.itemsize)
-        entries = max(_STRIP_LEAST, per_block)
+        entry = (self.partition.k + n_coded) * self._source.dtype.itemsize
+        entries = max(min(_STRIP_LEAST, _STRIP_MOST // entry), _STRIP_BYTES // entry, 1)
+        if self.code.needs_whole_rows:
+            return max(1, min(b, entries // width)), width
         if self._aligned:
             return (max(1, min(b, entries // width)), width) if entries >= width else (1, entries)
         run = min(width, max(_RUN, entries // b))

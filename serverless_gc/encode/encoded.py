@@ -44,6 +44,8 @@ class EncodedMatrix:
         Object key of each message. Messages of equal content share one object.
     dtype
         Type of the stored entries.
+    real
+        Whether the matrix is real: a complex code stores complex blocks of it all the same.
     sparse
         Whether the blocks are compressed rows.
     fingerprint
@@ -69,6 +71,7 @@ class EncodedMatrix:
     code: Code
     keys: tuple[str, ...]
     dtype: np.dtype[Any]
+    real: bool
     sparse: bool
     fingerprint: str
     largest: float
@@ -103,6 +106,7 @@ class EncodedMatrix:
             "b": self.partition.b,
             "axis": self.axis,
             "dtype": self.dtype.str,
+            "real": self.real,
             "sparse": self.sparse,
             "fingerprint": self.fingerprint,
             "largest": self.largest,
@@ -199,6 +203,7 @@ async def load_encoded(
         code=actual,
         keys=tuple(manifest["keys"]),
         dtype=np.dtype(manifest["dtype"]),
+        real=manifest["real"],
         sparse=manifest["sparse"],
         fingerprint=manifest["fingerprint"],
         largest=manifest["largest"],

@@ -276,6 +276,7 @@ class _Writer:
             code=plan.code,
             keys=tuple(self._key(first) for first in plan.first),
             dtype=plan.dtype,
+            real=plan.source.dtype.kind != "c",
             sparse=plan.source.sparse,
             fingerprint=self._found.fingerprint,
             largest=self._found.largest,

@@ -15,7 +15,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.encode.partition import Partition
-from serverless_gc.encode.plan import first_alike
+from serverless_gc.encode.plan import check_usable, first_alike
 from serverless_gc.encode.sources import as_source
 from serverless_gc.errors import InputError
 
@@ -84,7 +84,9 @@ def projected_fill(X: Any, code: Code, *, axis: int = 0) -> float:
         return 1.0
     partition = Partition(source.shape[axis], code.k)
     distinct = sorted(set(first_alike(code, partition)))
-    support = sp.csr_array((code.generator[distinct] != 0).astype(np.float64))
+    combined = [code.combination(i)[0] for i in distinct]
+    starts = np.cumsum([0, *map(len, combined)])
+    support = sp.csr_array((np.ones(starts[-1]), np.concatenate(combined), starts), shape=(len(distinct), code.k))
     # Each sampled place costs about its entries times the messages that one block enters.
     cost = whole.data.size / partition.b * support.nnz / code.k
     n_places = int(np.clip(_SAMPLE_ENTRIES / cost, min(partition.b, 8), partition.b))
@@ -139,6 +141,7 @@ def choose_code_for_sparse(
     """
     source = _sparse(X)
     if requested is not None:
+        check_usable(requested, source)
         growth = projected_fill(source, requested, axis=axis)
         if growth > limit and not allow_fill:
             raise InputError(

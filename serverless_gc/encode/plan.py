@@ -20,7 +20,7 @@ from serverless_gc.encode.sources import Source
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Group", "Plan", "first_alike", "make_plan", "stored_dtype"]
+__all__ = ["Group", "Plan", "check_usable", "first_alike", "make_plan", "stored_dtype"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Plan:
 
     def check_range(self, scan: Scan) -> None:
         """Raise `InputError` if a coded block could overflow the stored type."""
-        growth = float(np.linalg.norm(self.code.generator, np.inf))
+        growth = self.code.growth
         most = float(np.finfo(self.dtype).max)
         if scan.largest * max(1.0, growth) > most:
             raise InputError(
@@ -97,9 +97,8 @@ def make_plan(
         If one block would exceed the largest object of the store.
     """
     axis_name(axis)
-    if code.kind not in {"data", "multi-message"}:
-        raise InputError(f"{code.name} is a {code.kind} code; rows are encoded with a data code (polar, mds, ...)")
-    stored = stored_dtype(source, dtype)
+    check_usable(code, source)
+    stored = stored_dtype(source, dtype, code)
     partition = Partition(source.shape[axis], code.k)
     maker: BlockMaker
     if isinstance(source, DenseSource):
@@ -120,8 +119,19 @@ def make_plan(
     return Plan(source, code, axis, stored, partition, maker, first_alike(code, partition), limits)
 
 
-def stored_dtype(source: Source, dtype: Any) -> np.dtype[Any]:
-    """Return the type in which a source is stored: that precision, complex for complex data.
+def check_usable(code: Code, source: Source) -> None:
+    """Raise `InputError` unless blocks of the source can be encoded with this code."""
+    if code.kind not in {"data", "multi-message"}:
+        raise InputError(f"{code.name} is a {code.kind} code; rows are encoded with a data code (polar, mds, ...)")
+    if source.sparse and code.needs_whole_rows:
+        raise InputError(
+            f"{code.name} places its own zeros by column and fills all others: {source.name} is sparse, "
+            "use code='replication', or convert it to a dense matrix"
+        )
+
+
+def stored_dtype(source: Source, dtype: Any, code: Code | None = None) -> np.dtype[Any]:
+    """Return the type in which a source is stored: that precision, complex for complex data or a complex code.
 
     Raises
     ------
@@ -135,16 +145,24 @@ def stored_dtype(source: Source, dtype: Any) -> np.dtype[Any]:
     allowed = {np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128)}
     if wanted not in allowed:
         raise InputError(f"dtype must be float32 or float64 (complex64, complex128 for complex data), got {wanted}")
-    if source.dtype.kind == "c" and wanted.kind == "f":
+    summed = source.dtype if code is None else np.result_type(source.dtype, code.combination(0)[1])
+    if summed.kind == "c" and wanted.kind == "f":
         return np.dtype(np.complex64 if wanted.itemsize == 4 else np.complex128)
-    if source.dtype.kind == "f" and wanted.kind == "c":
+    if summed.kind == "f" and wanted.kind == "c":
         raise InputError(f"dtype is {wanted} but {source.name} is real; use float32 or float64")
     return wanted
 
 
 def first_alike(code: Code, partition: Partition) -> tuple[int, ...]:
     """Return for each message the first of the same content: equal generator rows over the blocks that hold rows."""
+    if code.needs_whole_rows:  # equal coefficients may meet other columns
+        return tuple(range(code.n_messages))
     seen: dict[bytes, int] = {}
-    n = partition.n_filled
-    digests = (hashlib.sha256(row[:n] + 0.0).digest() for row in code.generator)  # adding zero drops negative zeros
-    return tuple(seen.setdefault(digest, i) for i, digest in enumerate(digests))
+    alike = []
+    for i in range(code.n_messages):
+        blocks, coefficients = code.combination(i)
+        filled = np.searchsorted(blocks, partition.n_filled)
+        digest = hashlib.sha256(blocks[:filled].astype(np.int64).tobytes())
+        digest.update(coefficients[:filled].tobytes())
+        alike.append(seen.setdefault(digest.digest(), i))
+    return tuple(alike)

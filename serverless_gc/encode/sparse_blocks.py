@@ -13,7 +13,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.encode.blocks import BlockMaker
 from serverless_gc.encode.partition import Partition
 from serverless_gc.encode.sparse import SparseSource
-from serverless_gc.types import FloatArray
+from serverless_gc.types import Array
 from serverless_gc.wire import Block, CsrBlock
 
 __all__ = ["SparseBlocks"]
@@ -49,16 +49,16 @@ class SparseBlocks(BlockMaker):
 
     def source_groups(self, blocks: Sequence[int], budget: int) -> Iterator[list[int]]:
         """See `BlockMaker.source_groups`."""
-        return self._groups(blocks, [self._upper_bytes(np.eye(1, self.partition.k, j)[0]) for j in blocks], budget)
+        return self._groups(blocks, [self._upper_bytes(np.array([j])) for j in blocks], budget)
 
     def coded_groups(self, messages: Sequence[int], budget: int) -> Iterator[list[int]]:
         """See `BlockMaker.coded_groups`."""
-        return self._groups(messages, [self._upper_bytes(self.code.generator[i]) for i in messages], budget)
+        return self._groups(messages, [self._upper_bytes(self.code.combination(i)[0]) for i in messages], budget)
 
-    def _upper_bytes(self, row: FloatArray) -> int:
+    def _upper_bytes(self, blocks: Array) -> int:
         """Bytes of a message at most: no two of its entries share a place."""
         starts = self._indptr[:: self.partition.b]
-        nnz = int(np.diff(starts)[np.flatnonzero(row)].sum())
+        nnz = int(np.diff(starts)[blocks].sum())
         return nnz * (self.dtype.itemsize + self._whole.indices.itemsize) + self.partition.b * self._indptr.itemsize
 
     @staticmethod
@@ -90,15 +90,14 @@ class SparseBlocks(BlockMaker):
         made: list[Block] = []
         for i in messages:
             self.check()
-            product = self._selector(self.code.generator[i]) @ self._table
+            product = self._selector(*self.code.combination(i)) @ self._table
             data = product.data.astype(self.dtype, copy=False)
             made.append(CsrBlock(data, product.indices, product.indptr, (self.partition.b, self._whole.shape[1])))
         return made
 
-    def _selector(self, row: FloatArray) -> Any:
+    def _selector(self, blocks: Array, coefficients: Array) -> Any:
         """Return the sparse matrix that adds up the blocks of one message, shape ``(b, k * b)``."""
         b = self.partition.b
-        support = np.flatnonzero(row)
-        indices = (support * b + np.arange(b)[:, None]).ravel()
-        indptr = np.arange(b + 1) * support.size
-        return sp.csr_array((np.tile(row[support], b), indices, indptr), shape=(b, self.partition.k * b))
+        indices = (blocks.astype(np.int64) * b + np.arange(b)[:, None]).ravel()
+        indptr = np.arange(b + 1) * blocks.size
+        return sp.csr_array((np.tile(coefficients, b), indices, indptr), shape=(b, self.partition.k * b))

@@ -196,3 +196,13 @@ def test_publish_is_checked(publish):
 def test_codes_for_sums_are_refused_where_blocks_are_wanted():
     with pytest.raises(sgc.InputError, match="'cpgc' is a gradient code, which gives gradients and no products"):
         sgc.coded_matvec(A, X, code="cpgc", n_workers=4)
+
+
+def test_symbols_of_a_rateless_code_count_as_they_are_done():
+    with sgc.Session(inject=sgc.inject.Stragglers(fraction=[0, 1, 2, 3, 4, 5], slowdown=100, base=0.02)) as s:
+        data = s.encode(A, code="lt", n_workers=8, k=64, alpha=2.0)
+        z, report = data.matvec(X, with_report=True)
+    np.testing.assert_allclose(z, A @ X, rtol=1e-9, atol=1e-9)
+    assert report.partial_messages > 0
+    assert report.voided > 0
+    assert report.balanced

@@ -91,6 +91,8 @@ class LTCode(PeelingCode):
     """
 
     name = "lt"
+    publish = 4
+    """Symbols that a worker stores at a time: what a slow one has done counts, at few requests more."""
 
     def __init__(
         self,
@@ -172,6 +174,12 @@ class LTCode(PeelingCode):
         """Source blocks that a symbol sums, ascending."""
         check_message(message, self.n_messages)
         return tuple(self._equations.members(message).tolist())
+
+    def combination(self, message: int) -> tuple[Array, Array]:
+        """Blocks that a symbol sums, and ones; see `Code.combination`."""
+        check_message(message, self.n_messages)
+        blocks = self._equations.members(message)
+        return blocks, np.ones(len(blocks))
 
     @cached_property
     def sparse_generator(self) -> sp.csr_array:

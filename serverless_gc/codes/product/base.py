@@ -52,8 +52,11 @@ def make_sides(sizes: Sides, parities: Sequence[ArrayLike] | None, seed: int) ->
     else:
         if len(parities) != 2:
             raise InputError(f"parities must be two matrices, one a direction, got {len(parities)}")
-        given = zip(sizes, parities, strict=True)
-        rows, columns = (Side(n, k, explicit_parity(matrix, n - k, k)) for (n, k), matrix in given)
+        try:
+            given = zip(sizes, parities, strict=True)
+            rows, columns = (Side(n, k, explicit_parity(matrix, n - k, k)) for (n, k), matrix in given)
+        except InputError as error:
+            raise InputError(f"parities, one matrix (n, k) a direction of grid {sizes}: {error}") from None
     return rows, columns
 
 

@@ -33,7 +33,7 @@ KEPT_DATA_SETS = 4
 _TAKES: dict[type, tuple[frozenset[str], str]] = {
     CodedData: (frozenset({"sample_weight", "strategy", "on_undecodable"}), "a data code, whose answer is exact"),
     GradientData: (
-        frozenset({"sample_weight", "max_error", "wait", "on_undecodable"}),
+        frozenset({"sample_weight", "max_error", "wait", "on_undecodable", "decoder"}),
         "a gradient code, which takes one round",
     ),
     EncodedData: (frozenset({"wait"}), "encoded optimization"),
@@ -55,6 +55,7 @@ async def coded_gradient_async(
     max_error: float | None = None,
     wait: int | None = None,
     on_undecodable: OnUndecodable = "raise",
+    decoder: str = "optimal",
     strategy: Strategy = "auto",
     n_workers: int | None = None,
     k: int | None = None,
@@ -92,6 +93,9 @@ async def coded_gradient_async(
     max_error, wait, on_undecodable
         With a gradient code: the squared error per partition that is good enough, the number of results to wait for at
         most, and whether to ``"raise"`` or to ``"approximate"`` when neither is reached in time.
+    decoder
+        With a gradient code: how results are weighted, ``"optimal"``, ``"lstsq"``, ``"one-step"``, ``"algorithmic"`` or
+        another of the code's, see `GradientData.value_and_gradient`.
     strategy
         With a data code: one coded round or two, see `CodedData.value_and_gradient`.
     n_workers, k
@@ -145,6 +149,7 @@ async def coded_gradient_async(
         "max_error": (max_error, max_error is not None),
         "wait": (wait, wait is not None),
         "on_undecodable": (on_undecodable, on_undecodable != "raise"),
+        "decoder": (decoder, decoder != "optimal"),
         "strategy": (strategy, strategy != "auto"),
     }
     taken, kind = _TAKES[type(data)]

@@ -115,6 +115,10 @@ Presign = Callable[[Task], Awaitable[Task]]
 """Gives a task the URLs by which a worker without rights reaches its objects."""
 
 
+def _never(slot: int) -> bool:  # noqa: ARG001 - said of any slot
+    return False
+
+
 @dataclass(slots=True)
 class Attempts:
     """Runs attempts of one round's tasks and counts what happened to them.
@@ -122,7 +126,8 @@ class Attempts:
     ``counts`` has ``recovered`` (reply lost, result found in the store), ``refused_writes`` (another attempt had
     stored its result before), ``stale`` (reply to another round or run), ``by_reference`` and ``bytes_down``.
     ``reasons`` counts the failed attempts by `InvokeError.reason`. ``traceback`` is what the worker said of the first
-    failure of a user's function; empty if there was none.
+    failure of a user's function; empty if there was none. The result of a slot that ``stays`` in the store is neither
+    fetched nor accepted.
     """
 
     store: Store
@@ -130,14 +135,15 @@ class Attempts:
     timeout: float
     make_task: Callable[[TaskSpec], Task]
     accept: Callable[[TaskSpec, Array], None]
+    stays: Callable[[int], bool] = _never
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     bytes_up: int = 0
     presign: Presign | None = None
     traceback: str = ""
 
-    async def run(self, spec: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
-        """Run one attempt; return its value and what the worker said about it.
+    async def run(self, spec: TaskSpec) -> tuple[Array | None, Mapping[str, Any]]:
+        """Run one attempt; return its value, None if it stays in the store, and what the worker said about it.
 
         Raises
         ------
@@ -156,7 +162,7 @@ class Attempts:
             self.reasons[exc.reason] += 1
             raise
 
-    async def _run(self, spec: TaskSpec, task: Task) -> tuple[Array, Mapping[str, Any]]:
+    async def _run(self, spec: TaskSpec, task: Task) -> tuple[Array | None, Mapping[str, Any]]:
         try:
             payload = task.to_bytes()
             self.bytes_up += len(payload)
@@ -171,6 +177,8 @@ class Attempts:
             reply = recovered
         if reply.duplicate:
             self.counts["refused_writes"] += 1
+        if self.stays(spec.slot):
+            return self._left(reply)
         if reply.value is None:
             stored = await self._stored(task)
             if stored is None or stored.value is None:
@@ -183,6 +191,13 @@ class Attempts:
         self.counts["slow_downs"] += reply.stats.get("slow_downs", 0)
         self.accept(spec, value)
         return value, {**reply.times, **reply.stats}
+
+    def _left(self, reply: Reply) -> tuple[None, Mapping[str, Any]]:
+        """Take note of a result that stays where it is; the worker says whether it is one."""
+        self.counts["slow_downs"] += reply.stats.get("slow_downs", 0)
+        if reply.stats.get("non_finite"):
+            raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
+        return None, {**reply.times, **reply.stats}
 
     async def _invoke(self, spec: TaskSpec, payload: Buffer) -> Buffer:
         try:

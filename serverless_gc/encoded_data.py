@@ -285,7 +285,7 @@ async def _ask(
         code=code,
         label="encoded",
         kernel=kernel,
-        blocks=lambda slot: [stored.keys[slot]],
+        blocks=lambda spec: [stored.keys[spec.slot]],
         shape=shape,
         dtype=np.dtype(float),
         operand=operand,

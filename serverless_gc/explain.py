@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.codes.gradient.base import EXACT
+from serverless_gc.codes.gradient.base import EXACT, GradientCode
 from serverless_gc.engine import RoundOutcome
 from serverless_gc.errors import ConfigError, DeadlineExceeded, NotDecodableError, ServerlessGCError
 
@@ -34,16 +34,19 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     missing = tracker.missing()
     here = set(arrived)
     n_results = sum(here.issuperset(code.placement(slot)) for slot in range(code.n_workers))
-    blocks = "partitions" if code.kind == "gradient" else "blocks"
-    shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
+    blocks = "partitions" if code.target == "sum" else "blocks"
     causes = [f"{count}x {why}" for why, count in Counter(outcome.failures.values()).most_common(5)]
-    silent = code.n_workers - n_results - len(outcome.failures)
+    started = {record.slot for record in outcome.records} or set(range(code.n_workers))
+    unstarted = [slot for slot in range(code.n_workers) if slot not in started]
+    if unstarted:
+        causes.append(f"{len(unstarted)}x not started for want of results to combine (workers {_listed(unstarted)})")
+    silent = code.n_workers - n_results - len(outcome.failures) - len(unstarted)
     if silent > 0:
         causes.append(f"{silent}x no reply")
     said = (
         f"{n_results} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
         f"{len(missing)} of {code.k} {blocks} cannot be {'counted' if code.target == 'sum' else 'reconstructed'} "
-        f"({shown}). "
+        f"({_listed(missing)}). "
         f"Causes: {'; '.join(causes) or 'none reported'}."
     )
     counts = outcome.counts
@@ -59,10 +62,14 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     else:
         advice = "Nothing more can arrive. Mend the causes, raise max_attempts=, or use a code with more redundancy."
         kind = NotDecodableError
-    if code.kind == "gradient" and arrived:
+    if isinstance(code, GradientCode) and arrived:
         advice += " Or take the best approximation from what arrived: on_undecodable='approximate'."
     message = " ".join(filter(None, (said, advice, logs_hint)))
     return kind(message, missing=missing, failures=dict(outcome.failures))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:16])) + (", ..." if len(numbers) > 16 else "")
 
 
 def approximation(code: Code, certificate: Certificate, n_results: int) -> str:

@@ -7,65 +7,18 @@ the gradient, whatever the loss.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from serverless_gc.background import blocking, homed
-from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import Layout, PartLoss, gradient_job
-from serverless_gc.observe import Report
+from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
+from serverless_gc.jobs import Layout
 from serverless_gc.partitioned import PartitionedMatrix
-from serverless_gc.pipeline import run_round
-from serverless_gc.policies import UntilError
-from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
-from serverless_gc.resources import Owner, Resources
-from serverless_gc.types import Array, WaitPolicy
-from serverless_gc.wire import pack_block
-from serverless_gc.worker import losses
+from serverless_gc.types import Array
 
-__all__ = ["GradientData", "OnUndecodable", "Stop"]
-
-OnUndecodable = Literal["raise", "approximate"]
-AnyLoss: TypeAlias = str | losses.Loss | Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """When a round's answer is good enough, see `GradientData.value_and_gradient`."""
-
-    max_error: float | None = None
-    wait: int | None = None
-    on_undecodable: OnUndecodable = "raise"
-
-    def check(self, code: GradientCode) -> None:
-        """Raise `InputError` if it is not one that the code can meet."""
-        if self.max_error is not None and not 0 <= check_number("max_error", self.max_error) < np.inf:
-            raise InputError(f"max_error must be a finite number of at least 0, got {self.max_error!r}")
-        if self.on_undecodable not in {"raise", "approximate"}:
-            raise InputError(f"on_undecodable must be 'raise' or 'approximate', got {self.on_undecodable!r}")
-        if self.max_error is not None or self.wait is not None:
-            self.policy(code)
-
-    def policy(self, code: GradientCode) -> WaitPolicy:
-        """Make the waiting policy that these say."""
-        return UntilError(code, max_error=self.max_error, wait=self.wait)
-
-    @property
-    def given(self) -> bool:
-        """Whether they say when to close."""
-        return self.max_error is not None or self.wait is not None
-
-    @property
-    def approximate(self) -> bool:
-        """Whether an answer may be approximate because the caller said so."""
-        return self.given or self.on_undecodable == "approximate"
+__all__ = ["GradientData", "OnUndecodable"]
 
 
 class GradientData:
@@ -82,7 +35,7 @@ class GradientData:
         The code in use, with its parameters.
     """
 
-    def __init__(self, matrix: PartitionedMatrix, code: GradientCode, y: Array | None) -> None:
+    def __init__(self, matrix: PartitionedMatrix, code: SumCode, y: Array | None) -> None:
         self._matrix = matrix
         self._code = code
         self._layout: Layout | None = None
@@ -100,7 +53,7 @@ class GradientData:
         return int(self._matrix.shape[1])
 
     @property
-    def code(self) -> GradientCode:
+    def code(self) -> SumCode:
         """The gradient code."""
         return self._code
 
@@ -112,8 +65,18 @@ class GradientData:
     def __repr__(self) -> str:
         return f"GradientData({self.n_rows} x {self.n_cols}, {self.code!r})"
 
-    async def layout(self) -> Layout:
-        """Return who reads and combines which stored partitions; worked out once.
+    @property
+    def latest(self) -> SumCode:
+        """The code as the last round used it: its workers may have been in other clusters."""
+        return self._code if self._layout is None else self._layout.code
+
+    async def layout(self, code: SumCode) -> Layout:
+        """Return who reads and combines which stored partitions; the last one is remembered.
+
+        Parameters
+        ----------
+        code
+            This data set's code, or the same with its workers in other clusters.
 
         Raises
         ------
@@ -121,9 +84,10 @@ class GradientData:
             If the partitions were deleted.
         """
         parts = await self._matrix.parts()
-        if self._layout is None or self._layout.matrix is not parts:
-            self._layout = await asyncio.to_thread(Layout.of, self._code, parts)
-        return self._layout
+        layout = self._layout
+        if layout is None or layout.matrix is not parts or layout.code is not code:
+            layout = self._layout = await asyncio.to_thread(Layout.of, code, parts)
+        return layout
 
     # -- losses --------------------------------------------------------------------------------------
 
@@ -139,6 +103,7 @@ class GradientData:
         max_error: float | None = None,
         wait: int | None = None,
         on_undecodable: OnUndecodable = "raise",
+        decoder: str = "optimal",
         with_report: bool = False,
         deadline: float | None = None,
     ) -> Any:
@@ -171,6 +136,11 @@ class GradientData:
         on_undecodable
             What happens when neither an exact answer nor the above was reached in time, or ever can be: ``"raise"``, or
             ``"approximate"``: the best combination of what arrived, with a note and its error in the report.
+        decoder
+            How results are weighted, a ``method`` of `GradientCode.weights`: ``"optimal"`` (least error), ``"lstsq"``
+            (the same by least squares), ``"one-step"`` (all alike, no system to solve), ``"algorithmic"`` (iterations),
+            and with approximate codes ``"rescaled"`` (partitions count once on average) or what the code adds. The
+            third and those behind it may be approximate where ``"optimal"`` is not; ``report.error`` is theirs.
         with_report
             Also return the `Report`.
         deadline
@@ -191,8 +161,8 @@ class GradientData:
         ConfigError
             If the workers cannot run the function: another Python version, or a module that is missing.
         """
-        stop = Stop(max_error, wait, on_undecodable)
-        call = _Call(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
+        stop = Stop(max_error, wait, on_undecodable, decoder)
+        call = GradientCall(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
         value, gradient, report = await call.run(value=True)
         return (value, gradient, report) if with_report else (value, gradient)
 
@@ -208,6 +178,7 @@ class GradientData:
         max_error: float | None = None,
         wait: int | None = None,
         on_undecodable: OnUndecodable = "raise",
+        decoder: str = "optimal",
         with_report: bool = False,
         deadline: float | None = None,
     ) -> Any:
@@ -218,8 +189,8 @@ class GradientData:
         array or (array, Report)
             The gradient, of the shape of ``w``, fresh and writable.
         """
-        stop = Stop(max_error, wait, on_undecodable)
-        call = _Call(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
+        stop = Stop(max_error, wait, on_undecodable, decoder)
+        call = GradientCall(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
         _, gradient, report = await call.run(value=False)
         return (gradient, report) if with_report else gradient
 
@@ -251,131 +222,3 @@ class GradientData:
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
     close = blocking(close_async)
-
-
-class _Call:
-    """One gradient: checks, the round, regularizer and scaling."""
-
-    def __init__(
-        self,
-        data: GradientData,
-        matrix: PartitionedMatrix,
-        w: Any,
-        loss: AnyLoss,
-        l2: float,
-        reduction: Reduction,
-        sample_weight: Any,
-        stop: Stop,
-        deadline: float | None,
-    ) -> None:
-        if reduction not in {"sum", "mean"}:
-            raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-        if not 0 <= check_number("l2", l2) < np.inf:
-            raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
-        stop.check(data.code)
-        self.data = data
-        self.matrix = matrix
-        self.stop = stop
-        self.deadline = deadline
-        self.l2 = float(l2)
-        self.scale = 1.0 if reduction == "sum" else 1.0 / data.n_rows
-        self.weights = None if sample_weight is None else np.asarray(sample_weight)
-        own = callable(loss) and not isinstance(loss, losses.Loss)
-        self.loss: Any = loss if own else find_loss(loss)
-        self.w = check_point(w, "w") if own else check_operand(w, data.n_cols, "w")
-        if own:
-            self._check_function()
-        else:
-            self._check_labels()
-        if np.iscomplexobj(data.code.row(0)[1]) and (self.matrix.complex or self.w.dtype.kind == "c"):
-            raise InputError(f"{data.code.name!r} has complex coefficients and serves real data and w only")
-
-    def _check_function(self) -> None:
-        arguments = (None,) * (3 if self.weights is None else 4)
-        try:
-            signature = inspect.signature(self.loss)
-        except ValueError:  # functions written in C may not tell
-            return
-        try:
-            signature.bind(*arguments)
-        except TypeError as exc:
-            called = "loss(X_part, y_part, w" + (")" if self.weights is None else ", sample_weight)")
-            raise InputError(f"loss must be a function that can be called as {called}: {exc}") from None
-        self._check_weights()
-
-    def _check_weights(self) -> None:
-        if self.weights is None:
-            return
-        n = self.data.n_rows
-        if self.weights.shape != (n,) or self.weights.dtype.kind not in "biuf":
-            raise InputError(f"sample_weight must be {n} numbers, one a row, got shape {self.weights.shape}")
-        good = (self.weights >= 0) & np.isfinite(self.weights)
-        if not good.all():
-            row = int(np.argmin(good))
-            raise InputError(f"sample_weight must be finite and at least 0, got {self.weights[row]} in row {row}")
-
-    def _check_labels(self) -> None:
-        if self.data.y is None:
-            raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
-        kind = complex if self.matrix.complex or self.w.dtype.kind == "c" else float
-        first = self.data.y[:1]
-        try:
-            self.loss.check((self.data.n_rows, *self.w.shape[1:]), self.data.y, self.weights)
-            if kind is complex:
-                self.loss.value(np.zeros((1, *self.w.shape[1:]), kind), first)
-        except ValueError as exc:
-            raise InputError(str(exc)) from exc
-
-    async def run(self, *, value: bool) -> tuple[float, Array, Report]:
-        """Compute value (0 if not wanted), gradient and report."""
-        data, matrix = self.data, self.matrix
-        owner, code = matrix.owner, data.code
-        res = await owner.resources()
-        loss = await self._sent(res)
-        layout = await data.layout()
-        async with AsyncExitStack() as stack:
-            given = [(data.y, "y"), (self.weights, "sample_weight")]
-            columns = [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None]
-            approximate = self.stop.approximate or not code.exact
-            job = gradient_job(
-                layout,
-                columns,
-                self.w,
-                loss,
-                labelled=data.y is not None,
-                value=value,
-                decoding={"approximate": approximate},
-            )
-            total, report = await run_round(res, job, lambda _: self._policy(owner))
-        return (*self._finished(total, value=value), matrix.reported(report))
-
-    def _policy(self, owner: Owner) -> WaitPolicy:
-        code, stop = self.data.code, self.stop
-        return owner.policy_for(
-            code,
-            self.deadline,
-            inner=stop.policy(code) if stop.given else None,
-            on_expire="close" if stop.on_undecodable == "approximate" else "abort",
-        )
-
-    async def _sent(self, res: Resources) -> PartLoss:
-        """Store the loss, if it is a function, and say how tasks name it."""
-        from serverless_gc.functions import builtin_loss, ship  # loads cloudpickle
-
-        known = builtin_loss(self.loss)
-        if known is not None:
-            return PartLoss({"loss": known[0], "loss_params": known[1]})
-        shipment = await asyncio.to_thread(ship, self.loss)
-        key = f"{res.prefix}/functions/{shipment.digest}"
-        await res.put_once(key, pack_block(np.frombuffer(shipment.data, np.uint8)))
-        return PartLoss({"function": shipment.stamp}, key)
-
-    def _finished(self, total: Array, *, value: bool) -> tuple[float, Array]:
-        """Scale, regularize and give the gradient its shape."""
-        wide = np.result_type(total.dtype, np.float64)
-        gradient = total[: self.w.size].astype(wide).reshape(self.w.shape) * self.scale
-        loss = self.scale * float(total[-1].real) if value else 0.0
-        if self.l2:
-            gradient = gradient + self.l2 * self.w
-            loss += 0.5 * self.l2 * float(np.vdot(self.w, self.w).real)
-        return loss, gradient

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from serverless_gc.codes.base import Code
-from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.any_loss import SumCode
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
+from serverless_gc.codes.projective import ProjectiveCode
 from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
@@ -19,6 +21,14 @@ __all__ = ["Job", "Layout", "PartLoss", "Share", "gradient_job", "product_job"]
 
 def _no_params(spec: TaskSpec) -> Mapping[str, Any]:  # noqa: ARG001 - what a job without parameters says of any task
     return {}
+
+
+def _no_inputs(spec: TaskSpec) -> Sequence[int]:  # noqa: ARG001 - what a job without them says of any task
+    return ()
+
+
+def _never(slot: int) -> bool:  # noqa: ARG001 - likewise of any slot
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +45,17 @@ class Job:
         What workers run, a name of `serverless_gc.worker.kernels`. It returns one message, or for a worker with several
         their stack.
     blocks
-        Slot to the store keys of what its worker reads.
+        Task to the store keys of what its worker reads.
     shape, dtype
         Of one message.
     operand
         What every worker needs, such as ``w``; None if nothing.
     params
         Task to the kernel's parameters, JSON types.
+    inputs
+        Task to the slots whose results its worker reads behind the blocks.
+    stays
+        Whether a slot's result stays in the store: the driver does not fetch it, other workers may.
     stored
         Dtype in which the blocks are stored: its rounding enters every message.
     scale
@@ -57,13 +71,15 @@ class Job:
     code: Code
     label: str
     kernel: str
-    blocks: Callable[[int], Sequence[str]]
+    blocks: Callable[[TaskSpec], Sequence[str]]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     finish: Callable[[Array], Array]
     stored: np.dtype[Any]
     operand: Array | None = None
     params: Callable[[TaskSpec], Mapping[str, Any]] = _no_params
+    inputs: Callable[[TaskSpec], Sequence[int]] = _no_inputs
+    stays: Callable[[int], bool] = _never
     scale: float = 0.0
     decoding: Mapping[str, Any] = field(default_factory=dict)
     publish: int = 0
@@ -88,7 +104,7 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
         code=code,
         label="X.T r" if matrix.axis else "X w",
         kernel="matvec",
-        blocks=lambda slot: [matrix.keys[message] for message in code.placement(slot)],
+        blocks=lambda spec: [matrix.keys[message] for message in code.placement(spec.slot)],
         shape=(matrix.partition.b, *operand.shape[1:]),
         dtype=dtype,
         operand=operand,
@@ -117,7 +133,7 @@ def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
         code=code,
         label="X.T X w",
         kernel="normal",
-        blocks=lambda slot: [matrix.keys[message] for message in code.placement(slot)],
+        blocks=lambda spec: [matrix.keys[message] for message in code.placement(spec.slot)],
         shape=(p, *w.shape[1:]),
         dtype=np.result_type(matrix.dtype, w.dtype),
         operand=w,
@@ -167,32 +183,48 @@ class Layout:
     Attributes
     ----------
     code
-        A gradient code with as many partitions as the matrix was cut into.
+        A gradient code with as many partitions as the matrix was cut into; for directional derivatives every worker
+        reads all of them.
     matrix
         The stored partitions.
     shares
         What each worker does.
+    own
+        Where messages are combined in a tree: what each worker does beside combining those of its children.
+    fold
+        How many coordinates of a gradient make one number of a message.
     is_complex
         Whether coefficients are complex.
     """
 
-    code: GradientCode
+    code: SumCode
     matrix: StoredParts
     shares: tuple[Share, ...]
-    is_complex: bool
+    own: tuple[Share, ...] = ()
+    fold: int = 1
+    is_complex: bool = False
 
     @classmethod
-    def of(cls, code: GradientCode, matrix: StoredParts) -> Layout:
+    def of(cls, code: SumCode, matrix: StoredParts) -> Layout:
         """Lay out; partitions without rows add nothing and are left out."""
-        shares = [_share(code, slot, matrix) for slot in range(code.n_workers)]
-        return cls(code, matrix, tuple(shares), bool(np.iscomplexobj(code.row(0)[1])))
+        if isinstance(code, ProjectiveCode):
+            parts = tuple(matrix.keys)
+            directions = code.generator.tolist()
+            every = [Share(parts, ((i, list(range(len(parts))), [row]),)) for i, row in enumerate(directions)]
+            return cls(code, matrix, tuple(every), fold=code.k)
+        workers = range(code.n_workers)
+        shares = [_share([(i, *code.row(i)) for i in code.placement(slot)], matrix) for slot in workers]
+        own: list[Share] = []
+        if isinstance(code, CodedReduceCode):
+            own = [_share([(node, code.local(node)[0].tolist(), code.local(node)[1])], matrix) for node in workers]
+        return cls(code, matrix, tuple(shares), tuple(own), code.fold, bool(np.iscomplexobj(code.row(0)[1])))
 
 
-def _share(code: GradientCode, slot: int, matrix: StoredParts) -> Share:
+def _share(rows: Iterable[tuple[int, Sequence[int], Array]], matrix: StoredParts) -> Share:
+    """Make the share of a worker from its messages, the partitions in them and their coefficients."""
     place: dict[int, int] = {}
     messages = []
-    for message in code.placement(slot):
-        partitions, coefficients = code.row(message)
+    for message, partitions, coefficients in rows:
         held = [i for i, part in enumerate(partitions) if part in matrix.keys]
         support = [place.setdefault(partitions[i], len(place)) for i in held]
         factors = coefficients[held]
@@ -217,7 +249,8 @@ def gradient_job(
     Parameters
     ----------
     layout
-        Who reads and combines what.
+        Who reads and combines what. A task whose payload names ``"children"`` (slot to weight) computes its worker's
+        own part and adds the stored results of these.
     columns
         The stored partitions of labels, if ``labelled``, and of row weights, if there are any.
     w
@@ -231,7 +264,7 @@ def gradient_job(
     decoding
         Keywords of the code's ``decode``.
     """
-    code, matrix, shares = layout.code, layout.matrix, layout.shares
+    code, matrix = layout.code, layout.matrix
     single_complex = [np.dtype(np.complex64)] if layout.is_complex or w.dtype.kind == "c" else []
     dtype = np.result_type(matrix.dtype, *single_complex)
     size = w.size + value
@@ -239,32 +272,43 @@ def gradient_job(
         **loss.params,
         "labelled": labelled,
         "weighted": len(columns) > labelled,
-        "fold": code.fold,
+        "fold": layout.fold,
+        "alike": isinstance(code, ProjectiveCode),
         "value": value,
         "complex": layout.is_complex,
         "dtype": dtype.str,
     }
 
-    def blocks(slot: int) -> list[str]:
-        keys = [stored.keys[part] for part in shares[slot].parts for stored in (matrix, *columns)]
+    def share_of(spec: TaskSpec) -> Share:
+        return (layout.own if "children" in spec.payload else layout.shares)[spec.slot]
+
+    def blocks(spec: TaskSpec) -> list[str]:
+        keys = [stored.keys[part] for part in share_of(spec).parts for stored in (matrix, *columns)]
         return [*keys, loss.key] if loss.key else keys
 
     def params(spec: TaskSpec) -> Mapping[str, Any]:
-        share = shares[spec.slot]
+        share = share_of(spec)
         where = [[part, *matrix.parts.range(part)] for part in share.parts]
-        return {**common, "parts": where, "messages": share.messages}
+        added = list(spec.payload.get("children", {}).values())
+        return {**common, "parts": where, "messages": share.messages, "added": added}
+
+    def finish(total: Array) -> Array:
+        # The blocks of directional derivatives: block u has the coordinates u, u + k, u + 2 k, ...
+        return (total.T if isinstance(code, ProjectiveCode) else total).reshape(-1)[:size]
 
     return Job(
         code=code,
         label="gradient",
         kernel="gradient",
         blocks=blocks,
-        shape=(-(-size // code.fold),),
+        shape=(-(-size // layout.fold),),
         dtype=dtype,
         operand=w,
         params=params,
+        inputs=lambda spec: list(spec.payload.get("children", ())),
+        stays=(lambda slot: code.parent(slot) is not None) if isinstance(code, CodedReduceCode) else _never,
         stored=dtype,
         publish=code.publish,
         decoding=decoding,
-        finish=lambda total: total.reshape(-1)[:size],
+        finish=finish,
     )

@@ -27,7 +27,7 @@ from serverless_gc.limits import Limits
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
 from serverless_gc.resources import Owner, Resources
-from serverless_gc.types import Array
+from serverless_gc.types import Array, TaskSpec
 from serverless_gc.wire import pack_block
 
 __all__ = ["choose_matmul_code", "multiply"]
@@ -247,8 +247,8 @@ def _job(
     rows, columns = left.source.shape[0], right.source.shape[1]
     real = left.source.dtype.kind != "c" and right.source.dtype.kind != "c"
 
-    def blocks(slot: int) -> tuple[str, str]:
-        i, j = code.operands(slot)
+    def blocks(spec: TaskSpec) -> tuple[str, str]:
+        i, j = code.operands(spec.slot)
         return left_keys[i], right_keys[j]
 
     def finish(answer: Array) -> Array:

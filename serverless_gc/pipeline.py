@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -35,13 +35,13 @@ from serverless_gc.engine import (
     Issue,
     OnEvent,
     RoundOutcome,
-    TaskRecord,
     milestones,
 )
 from serverless_gc.errors import DecodeError, InvokeError, LimitError, NotDecodableError, WrongResult
 from serverless_gc.explain import approximation, undecodable, waves
 from serverless_gc.jobs import Job
-from serverless_gc.observe import Report, Span
+from serverless_gc.observe import Report
+from serverless_gc.observe.timeline import spans_of
 from serverless_gc.partials import PartsWatch
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
@@ -121,16 +121,15 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
     )
 
     async def execute(spec: TaskSpec) -> Completion:  # (work) and collect
-        if rnd.watch is None:
-            value, stats = await rnd.attempts.run(spec)
-            return Completion(value, stats=stats)
-        rnd.watch.expect(spec)
+        if rnd.watch is not None:
+            rnd.watch.expect(spec)
         try:
             value, stats = await rnd.attempts.run(spec)
         except InvokeError as exc:
-            if exc.may_have_run or exc.kind == "function":
+            if rnd.watch is not None and (exc.may_have_run or exc.kind == "function"):
                 await rnd.watch.look()  # what it left behind may decide, also if it was the last one
             raise
+        rnd.delivered.add(spec.slot)
         return Completion(value, stats=stats)
 
     begun = time.perf_counter()
@@ -142,16 +141,18 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         raise
     finally:
         res.chore(_retire(res, rnd))
-    if outcome.error:
-        error = undecodable(code, rnd.collector.values, outcome, res.logs_hint)
+    # What landed behind the deciding result is counted as given up, so it is not used either.
+    slots = [arrival.task.slot for arrival in outcome.arrivals if not job.stays(arrival.task.slot)]
+    consumed = [message for slot in slots for message in code.placement(slot)]
+    consumed += [code.placement(part.task.slot)[place] for part in outcome.partials for place in part.messages]
+    if outcome.error or not consumed:
+        kept = [message for slot in rnd.delivered if job.stays(slot) for message in code.placement(slot)]
+        error = undecodable(code, [*rnd.collector.values, *kept], outcome, res.logs_hint)
         if rnd.attempts.traceback:
             error.add_note(f"The first failure of the loss, on its worker:\n{rnd.attempts.traceback}")
         raise error
 
     decoding = time.perf_counter()
-    # What landed behind the deciding result is counted as given up, so it is not used either.
-    consumed = [message for arrival in outcome.arrivals for message in code.placement(arrival.task.slot)]
-    consumed += [code.placement(part.task.slot)[place] for part in outcome.partials for place in part.messages]
     blocks, certificate = _decode_without_wrong(rnd, consumed, res.tolerance)  # decode
     answer = job.finish(blocks)
     ended = time.perf_counter()
@@ -264,7 +265,6 @@ async def _publish(res: Resources, job: Job) -> _Round:
         uploaded = sum(memoryview(part).nbytes for part in parts)
         await res.store.put(operand_key, parts)
     collector = Collector(job.code, job.shape, job.dtype)
-    delivered: set[int] = set()
 
     def make_task(spec: TaskSpec) -> Task:
         n_messages = len(job.code.placement(spec.slot))
@@ -276,27 +276,34 @@ async def _publish(res: Resources, job: Job) -> _Round:
             slot=spec.slot,
             attempt=spec.attempt,
             kernel=job.kernel,
-            blocks=tuple(job.blocks(spec.slot)),
+            blocks=tuple(job.blocks(spec)),
+            results=tuple(f"{base}/{slot:05d}" for slot in job.inputs(spec)),
             result_key=f"{base}/{spec.slot:05d}",
             store=res.store.url,
             operand=None if operand_key else job.operand,
             operand_key=operand_key,
-            inline_limit=reply_bytes if reply_bytes <= inline_reply else 0,
+            inline_limit=reply_bytes if reply_bytes <= inline_reply and not job.stays(spec.slot) else 0,
             cancel_key=f"{base}/cancel",
             params={**job.params(spec), **({"publish": job.publish, "n_messages": n_messages} if job.publish else {})},
         )
 
     def accept(spec: TaskSpec, value: Array) -> None:
         collector.file_all(job.code.placement(spec.slot), value)
-        delivered.add(spec.slot)
 
     attempts = Attempts(
-        res.store, res.invoker, res.attempt_timeout, make_task, accept, bytes_up=uploaded, presign=res.presign
+        res.store,
+        res.invoker,
+        res.attempt_timeout,
+        make_task,
+        accept,
+        stays=job.stays,
+        bytes_up=uploaded,
+        presign=res.presign,
     )
     watch = None
     if job.publish:
         watch = PartsWatch(res.store, f"{base}/", collector, make_task, job.publish, attempts.counts)
-    return _Round(number, job, operand_key, f"{base}/cancel", collector, attempts, delivered, watch)
+    return _Round(number, job, operand_key, f"{base}/cancel", collector, attempts, set(), watch)
 
 
 async def _retire(res: Resources, rnd: _Round) -> None:
@@ -372,7 +379,7 @@ def _report(
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
         warmed=warmed,
-        spans=tuple(_spans(outcome.records, rnd.number)),
+        spans=tuple(spans_of(outcome.records, rnd.number)),
         partial_messages=counts.partial_messages,
         polls=rnd.watch.polls if rnd.watch else 0,
         decodable={rnd.number: outcome.t_close},
@@ -387,21 +394,3 @@ def _report(
             )
         ),
     )
-
-
-def _spans(records: Iterable[TaskRecord], number: int) -> Iterator[Span]:
-    """Split each attempt's time into phases: what the worker reported, and the rest as queued."""
-    for record in records:
-        if record.fate == "withdrawn":
-            continue
-        phases = {name: float(record.stats.get(name, 0.0)) for name in ("read", "compute", "write")}
-        yield Span(
-            slot=record.slot,
-            attempt=record.attempt,
-            round=number,
-            t_issued=record.t_issued,
-            t_end=record.t_end,
-            fate=record.fate,
-            queued=max(0.0, record.t_end - record.t_issued - sum(phases.values())),
-            **phases,
-        )

@@ -11,6 +11,7 @@ import numpy as np
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.multi import LagrangeMultiMessage
+from serverless_gc.codes.projective import ProjectiveCode
 from serverless_gc.codes.registry import available, code_class
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.encode import Source, choose_code_for_sparse
@@ -157,6 +158,8 @@ def choose_code(
         return chosen
     else:
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
+    if isinstance(chosen, ProjectiveCode):
+        return chosen
     if chosen.target == "blocks" and chosen.kind not in {"data", "multi-message"}:
         raise InputError(
             f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "

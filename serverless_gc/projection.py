@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from serverless_gc.codes.base import Code
-from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.any_loss import SumCode
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
+from serverless_gc.codes.projective import ProjectiveCode
 from serverless_gc.encode import Partition, Source, projected_fill
 from serverless_gc.errors import LimitError
 from serverless_gc.limits import Limits
@@ -118,7 +120,7 @@ def need_of(source: Source, code: Code, *, axis: int, columns: int = 1, dtype: n
     )
 
 
-def need_of_partitions(source: Source, code: GradientCode, *, columns: int = 1, dtype: np.dtype[np.generic]) -> Need:
+def need_of_partitions(source: Source, code: SumCode, *, columns: int = 1, dtype: np.dtype[np.generic]) -> Need:
     """Project what a gradient by a gradient code needs: the partitions that one worker reads.
 
     Parameters
@@ -133,20 +135,28 @@ def need_of_partitions(source: Source, code: GradientCode, *, columns: int = 1, 
         Type that partitions are stored in.
     """
     rows, length = source.shape
-    held = max(
-        len({part for message in code.placement(worker) for part in code.row(message)[0]})
-        for worker in range(code.n_workers)
-    )
     block = rows // code.k * length * _item(source, dtype)
     if source.sparse:
         nnz: int = source.nnz  # type: ignore[attr-defined]  # sparse sources have it
         block = min(block, nnz // code.k * _CSR_ENTRY)
     return Need(
         name=f"{code.name} with n_workers={code.n_workers}, k={code.k} partitions",
-        blocks=max(1, held),
+        blocks=max(1, _held(code)),
         block=block,
         operand=length * columns * 8,
         result=length * columns * 8,
+    )
+
+
+def _held(code: SumCode) -> int:
+    """Most partitions that one worker reads: in a tree its own, for directional derivatives all of them."""
+    if isinstance(code, ProjectiveCode):
+        return code.k
+    if isinstance(code, CodedReduceCode):
+        return int(code.units_each)
+    return max(
+        len({part for message in code.placement(worker) for part in code.row(message)[0]})
+        for worker in range(code.n_workers)
     )
 
 

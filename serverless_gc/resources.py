@@ -112,7 +112,12 @@ def _is_mark(key: str) -> bool:
 
 
 class Owner(Protocol):
-    """What coded data needs of its session."""
+    """What coded data needs of its session.
+
+    ``late`` has the workers that were late in the last gradient, by the number of workers.
+    """
+
+    late: dict[int, frozenset[int]]
 
     async def resources(self) -> Resources:
         """Return the open store, invoker and host."""

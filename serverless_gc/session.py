@@ -20,7 +20,7 @@ from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code, manifest_to_bytes
 from serverless_gc.codes.encoded.code import EncodedCode
-from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, as_source, scan
@@ -159,6 +159,7 @@ class Session:
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._options["presigned"] = presigned
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPair | PartitionedMatrix] = OrderedDict()
+        self.late: dict[int, frozenset[int]] = {}
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
         self._numbers = itertools.count()
@@ -371,7 +372,7 @@ class Session:
             return await encode_polynomial(self, source, targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, EncodedCode):
             return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
-        if isinstance(chosen, GradientCode):
+        if isinstance(chosen, SumCode):
             return await self._partitioned(source, scanned, targets, chosen, np.dtype(dtype))
         key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
         pair = self._encoded.get(key)
@@ -387,7 +388,7 @@ class Session:
         return CodedData(pair, targets, publish)
 
     async def _partitioned(
-        self, source: Source, scanned: Scan, targets: Array | None, code: GradientCode, dtype: np.dtype[Any]
+        self, source: Source, scanned: Scan, targets: Array | None, code: SumCode, dtype: np.dtype[Any]
     ) -> GradientData:
         """Store a matrix in the partitions of a gradient code; all codes with as many share them."""
         key = (scanned.fingerprint, code.k, dtype.str)
@@ -411,7 +412,7 @@ class Session:
         columns = 1 if targets is None or targets.ndim == 1 else targets.shape[1]
 
         def project() -> list[Need]:
-            if isinstance(code, GradientCode):
+            if isinstance(code, SumCode):
                 return [need_of_partitions(source, code, columns=columns, dtype=dtype)]
             axes: tuple[int, ...] = (0,) if targets is None else (0, 1)
             return [need_of(source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Fate", "Span"]
+from serverless_gc.engine import TaskRecord
+
+__all__ = ["Fate", "Span", "spans_of"]
 
 Fate: TypeAlias = Literal["used", "surplus", "failed", "voided"]
 
@@ -36,3 +39,21 @@ class Span:
     compute: float = 0.0
     write: float = 0.0
     fate: Fate = "used"
+
+
+def spans_of(records: Iterable[TaskRecord], number: int) -> Iterator[Span]:
+    """Split each attempt's time into phases: what the worker reported, and the rest as queued."""
+    for record in records:
+        if record.fate == "withdrawn":
+            continue
+        phases = {name: float(record.stats.get(name, 0.0)) for name in ("read", "compute", "write")}
+        yield Span(
+            slot=record.slot,
+            attempt=record.attempt,
+            round=number,
+            t_issued=record.t_issued,
+            t_end=record.t_end,
+            fate=record.fate,
+            queued=max(0.0, record.t_end - record.t_issued - sum(phases.values())),
+            **phases,
+        )

@@ -6,13 +6,14 @@ from serverless_gc.policies.compress import DitheredUniform, Sign, StochasticRou
 from serverless_gc.policies.cutoff import Cutoff
 from serverless_gc.policies.deadline import Deadline
 from serverless_gc.policies.decodable import Certifies, UntilDecodable
-from serverless_gc.policies.error import TracksError, UntilError, natural_policy
+from serverless_gc.policies.error import TracksError, UntilError
 from serverless_gc.policies.firstdone import FirstDone
 from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
 from serverless_gc.policies.freshk import FreshK
 from serverless_gc.policies.gossip import GossipProgress, GossipReady
 from serverless_gc.policies.groups import Groups
 from serverless_gc.policies.locally_async import LocallyAsync
+from serverless_gc.policies.natural import approximate_policy, natural_policy
 from serverless_gc.policies.predict import (
     EmpiricalWindow,
     KalmanLog,
@@ -24,6 +25,7 @@ from serverless_gc.policies.predict import (
 from serverless_gc.policies.rates import allocate_bits, bits_for, error_for, independent_bits, step_for
 from serverless_gc.policies.speculate import Speculate, late_after
 from serverless_gc.policies.tokens import GlobalBatch
+from serverless_gc.policies.tree import UntilTree
 from serverless_gc.policies.triggers import CADA2Trigger, LagPSTrigger, has_changed
 
 __all__ = [
@@ -58,8 +60,10 @@ __all__ = [
     "TracksError",
     "UntilDecodable",
     "UntilError",
+    "UntilTree",
     "WaitAll",
     "allocate_bits",
+    "approximate_policy",
     "best_cutoff",
     "bits_for",
     "error_for",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from serverless_gc.codes.base import Code, Verdict
+from serverless_gc.codes.base import Verdict
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.errors import InputError
 from serverless_gc.policies.decodable import UntilDecodable
 from serverless_gc.policies.words import check_count
-from serverless_gc.types import Act, View, WaitPolicy
+from serverless_gc.types import Act, View
 
-__all__ = ["TracksError", "UntilError", "natural_policy"]
+__all__ = ["TracksError", "UntilError"]
 
 
 @runtime_checkable
@@ -98,21 +98,3 @@ class UntilError(UntilDecodable):
             f"the squared error is {self.error / self.code.k:.3g} per partition with {self._n_results} results, "
             f"{' or '.join(wanted) or 'an exact answer'} is asked for"
         )
-
-
-def natural_policy(code: Code, tolerance: float | None = None) -> WaitPolicy:
-    """Return the rule that a code waits by unless told otherwise.
-
-    Exact codes wait until they can decode, and for a few results more while a predicted error above ``tolerance`` can
-    be improved; approximate ones for as many results as they say (`GradientCode.awaited`), or until the answer is
-    exact.
-
-    Examples
-    --------
-    >>> from serverless_gc.codes import get
-    >>> natural_policy(get("mds", n_workers=4, k=3))  # doctest: +ELLIPSIS
-    <serverless_gc.policies.decodable.UntilDecodable object at ...>
-    """
-    if isinstance(code, GradientCode) and not code.exact:
-        return UntilError(code, wait=code.awaited or code.n_workers)
-    return UntilDecodable(code, tolerance=tolerance)

@@ -36,6 +36,8 @@ class Task:
         URL of the store that holds the keys.
     inline_limit
         The reply carries the result if its array has at most this many bytes, else the result's key.
+    results
+        Store keys of results of the same round that other tasks stored; the kernel gets their values behind the blocks.
     cancel_key
         If an object exists under this key the worker stops before computing; empty to skip the check.
     params
@@ -64,6 +66,7 @@ class Task:
     params: Mapping[str, Any] = field(default_factory=dict)
     protocol: int = PROTOCOL
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    results: tuple[str, ...] = ()
 
     def part_key(self, first: int) -> str:
         """Store key of the partial result that begins with the task's message ``first``."""
@@ -93,6 +96,8 @@ class Task:
             "cancel_key": self.cancel_key,
             "params": dict(self.params),
         }
+        if self.results:
+            head["results"] = self.results
         if self.urls:
             head["urls"] = dict(self.urls)
         return pack_parts(head, () if self.operand is None else (self.operand,))
@@ -135,4 +140,5 @@ class Task:
             params=h["params"],
             protocol=h["protocol"],
             urls=h.get("urls", {}),
+            results=tuple(h.get("results", ())),
         )

@@ -113,6 +113,7 @@ class _Attempt:
         with self.phase("read"):
             self._check_mark()
             blocks = [self._block(self.warm.blocks, key) for key in task.blocks]
+            blocks += [self._result(key) for key in task.results]
             operand = self._operand()
             self._check_mark()
         value = self._published(blocks, operand) if task.params.get("publish") else None
@@ -199,6 +200,15 @@ class _Attempt:
             raise FrameError(f"stored object {key!r} is damaged: {error}", error.reason) from error
         cache.put(name, block)
         return block
+
+    def _result(self, key: str) -> NDArray[Any]:
+        """Read what another task of this round stored."""
+        data = self.blobs.get(key)
+        self.bytes_read += len(data)
+        stored = Reply.from_bytes(data)
+        if (stored.run, stored.round) != (self.task.run, self.task.round) or stored.value is None:
+            raise FrameError(f"stored object {key!r} is no result of round {self.task.round}", "header")
+        return stored.value
 
     def _operand(self) -> NDArray[Any] | None:
         if not self.task.operand_key:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, CsrBlock, unpack
-from serverless_gc.worker.kernels import multiply, multiply_transposed
 from serverless_gc.worker.losses import Loss
+from serverless_gc.worker.products import multiply, multiply_transposed
 
 __all__ = ["FunctionError", "FunctionRefused", "SparsePart", "call", "load"]
 

@@ -2,9 +2,7 @@
 
 A kernel takes the task's blocks, its operand and its parameters and returns one array. One that makes several
 messages also comes as a stream that gives one after the other, so that a worker can publish the first before it works
-on the next. Booleans, integers and
-float16 are promoted before any sum (integers to int64, or to float64 beside floats); a block of lower precision
-than its operand is converted a strip at a time, so the block is never copied as a whole.
+on the next.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, CsrBlock
 from serverless_gc.worker import losses
+from serverless_gc.worker.products import multiply, multiply_transposed
 
 __all__ = [
     "KERNELS",
@@ -43,147 +42,6 @@ class Stream(Protocol):
     ) -> Iterator[Array]:
         """Give the messages."""
         ...
-
-
-_STRIP_BYTES = 1 << 20  # fits the second-level cache, and a temporary of this size costs nothing
-
-
-def _work_dtype(*arrays: Array) -> np.dtype[Any]:
-    """Return the dtype of products of these: no narrower than any of them, and wide enough for sums."""
-    dtype = np.result_type(*(a.dtype for a in arrays))
-    if dtype.kind in "bi":
-        return np.dtype(np.int64)
-    if dtype.kind == "u":
-        return np.dtype(np.uint64 if dtype.itemsize == 8 else np.int64)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
-def _strips(rows: int, row_bytes: int) -> range:
-    return range(0, rows, max(1, _STRIP_BYTES // max(1, row_bytes)))
-
-
-def _check_operand(inner: int, shape: tuple[int, ...], operand: Array) -> None:
-    if operand.ndim not in {1, 2} or operand.shape[0] != inner:
-        raise ValueError(
-            f"a block of shape {shape} needs an operand of shape ({inner},) or ({inner}, c), got {operand.shape}"
-        )
-
-
-def multiply(block: Block, operand: Array) -> Array:
-    """Return ``block @ operand``.
-
-    Parameters
-    ----------
-    block
-        Shape (m, p), dense or sparse.
-    operand
-        Shape (p,) or (p, c).
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-
-    Examples
-    --------
-    >>> multiply(np.array([[1, 0], [2, -1]], dtype=np.int8), np.array([100, 100]))
-    array([100, 100])
-    """
-    if isinstance(block, CsrBlock):
-        return _csr_multiply(block, operand)
-    if block.ndim != 2:
-        raise ValueError(f"a block must be a matrix, got shape {block.shape}")
-    _check_operand(block.shape[1], block.shape, operand)
-    dtype = _work_dtype(block, operand)
-    operand = operand.astype(dtype, copy=False)
-    if block.dtype == dtype:
-        product: Array = block @ operand
-        return product
-    out = np.empty((block.shape[0], *operand.shape[1:]), dtype)
-    strips = _strips(len(block), block.shape[1] * dtype.itemsize)
-    for start in strips:
-        strip = slice(start, start + strips.step)
-        np.matmul(block[strip].astype(dtype), operand, out=out[strip])
-    return out
-
-
-def multiply_transposed(block: Block, operand: Array) -> Array:
-    """Return ``block.T @ operand`` (conjugated for complex blocks).
-
-    Parameters
-    ----------
-    block
-        Shape (m, p), dense or sparse.
-    operand
-        Shape (m,) or (m, c).
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-
-    Examples
-    --------
-    >>> multiply_transposed(np.array([[1.0, 0.0], [2.0, -1.0]]), np.array([1.0, 1.0]))
-    array([ 3., -1.])
-    """
-    rows, columns = block.shape
-    _check_operand(rows, (columns, rows), operand)
-    if isinstance(block, CsrBlock):
-        return _csr_multiply_transposed(block, operand)
-    dtype = _work_dtype(block, operand)
-    operand = operand.astype(dtype, copy=False)
-    if block.dtype == dtype:
-        product: Array = block.conj().T @ operand
-        return product
-    out = np.zeros((columns, *operand.shape[1:]), dtype)
-    strips = _strips(rows, columns * dtype.itemsize)
-    for start in strips:
-        strip = slice(start, start + strips.step)
-        out += block[strip].astype(dtype).conj().T @ operand[strip]
-    return out
-
-
-def _csr_multiply(block: CsrBlock, operand: Array) -> Array:
-    rows, columns = block.shape
-    _check_operand(columns, block.shape, operand)
-    dtype = _work_dtype(block.data, operand)
-    operand = operand.astype(dtype, copy=False)
-    out = np.zeros((rows, *operand.shape[1:]), dtype)
-    width = dtype.itemsize * int(np.prod(operand.shape[1:], dtype=int))
-    per_strip = max(1, _STRIP_BYTES // max(1, width))
-    trailing = (1,) * (operand.ndim - 1)
-    first = 0
-    while first < rows:
-        begin = int(block.indptr[first])
-        # As many rows as fit a strip, but one at least.
-        last = max(first + 1, int(np.searchsorted(block.indptr, begin + per_strip, side="right")) - 1)
-        end = int(block.indptr[last])
-        if end > begin:
-            products = np.take(operand, block.indices[begin:end], axis=0)
-            products *= block.data[begin:end].reshape(-1, *trailing)
-            starts = block.indptr[first:last] - begin
-            # reduceat takes an empty segment for a segment of one: leave the empty rows out, they own nothing.
-            filled = np.flatnonzero(block.indptr[first + 1 : last + 1] > block.indptr[first:last])
-            out[first + filled] = np.add.reduceat(products, starts[filled], axis=0)
-        first = last
-    return out
-
-
-def _csr_multiply_transposed(block: CsrBlock, operand: Array) -> Array:
-    columns = block.shape[1]
-    dtype = _work_dtype(block.data, operand)
-    row_of = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-    flat = operand if operand.ndim == 2 else operand[:, None]
-    out = np.empty((columns, flat.shape[1]), dtype)
-    for c in range(flat.shape[1]):
-        products = block.data.conj() * flat[row_of, c]
-        if dtype.kind == "c":
-            out[:, c] = np.bincount(block.indices, products.real, columns)
-            out[:, c].imag = np.bincount(block.indices, products.imag, columns)
-        else:
-            out[:, c] = np.bincount(block.indices, products, columns)
-    return out.reshape(columns, *operand.shape[1:])
 
 
 def _need_operand(kernel: str, operand: Array | None) -> Array:
@@ -264,7 +122,8 @@ def gradient_messages(
     """Yield combinations of the gradients of the task's data parts at ``operand``, in order, from the ``first`` on.
 
     The gradient of a part is a sum over its rows, flattened; it is computed when a message first needs it, and once.
-    ``blocks`` is ``X``, labels and row weights of each part, then the function if there is one. Parameters:
+    ``blocks`` is ``X``, labels and row weights of each part, then the function if there is one, then messages of other
+    workers. Parameters:
 
     ``loss``, ``loss_params``
         Name and parameters of a built-in loss, or
@@ -277,17 +136,23 @@ def gradient_messages(
     ``messages``
         ``[id, [number of a part in the task, ...], [coefficient, ...]]`` of each message; by default one message, the
         sum of all parts.
+    ``added``
+        What the messages of other workers are multiplied by before they are added to each of this worker's.
     ``complex``
         Whether coefficients are complex: each number is then a pair.
     ``fold``
         ``m > 1``: coefficients are lists of ``m`` numbers, and entry ``v`` of a message is the sum over its parts ``i``
         and over ``u < m`` of ``coefficient[i][u] * gradient_i[v * m + u]``, gradients padded with zeros.
+    ``alike``
+        Whether all parts of a message have the same coefficient, which is then given once; they are summed first.
     ``value``
         Whether the loss itself goes along, as one more entry behind the gradient.
     ``dtype``
         Of the messages, float64 by default; sums are formed in double precision.
     """
-    parts = _Parts(blocks, _need_operand("gradient", operand), params)
+    added = params.get("added", ())
+    own = len(blocks) - len(added)
+    parts = _Parts(blocks[:own], _need_operand("gradient", operand), params)
     fold = int(params.get("fold", 1))
     sent = np.dtype(params.get("dtype", np.float64))
     work = np.result_type(sent, np.float64)
@@ -298,21 +163,32 @@ def gradient_messages(
         factors = np.array(given, float)
         if params.get("complex"):
             factors = factors[..., 0] + 1j * factors[..., 1] if len(support) else factors
-        if len(factors) != len(support):
+        alike = bool(params.get("alike"))
+        if len(factors) != (1 if alike else len(support)):
             raise ValueError(f"message {message} combines {len(support)} parts with {len(factors)} coefficients")
-        total = np.zeros(-(-parts.size // fold), work)
-        for i, factor in zip(support, factors, strict=True):
+        total = np.zeros(parts.size if alike else -(-parts.size // fold), work)
+        for i, factor in zip(support, [None] * len(support) if alike else factors, strict=True):
             flat = parts.flat(i, message)
-            total += factor * flat if fold == 1 else _folded(flat, fold) @ factor
+            total += flat if factor is None else _weighted(flat, factor, fold)
             if last[i] == number:
                 parts.forget(i)
+        if alike:
+            total = _weighted(total, factors[0], fold)
+        for factor, other in zip(added, blocks[own:], strict=True):
+            if isinstance(other, CsrBlock) or other.shape != total.shape:
+                raise ValueError(f"a message of shape {other.shape} cannot be added to one of shape {total.shape}")
+            total += factor * other
         yield total.astype(sent, copy=False)
 
 
-def _folded(flat: Array, fold: int) -> Array:
+def _weighted(flat: Array, factor: Array, fold: int) -> Array:
+    """Multiply a gradient by its coefficient, or fold it with its coefficients."""
+    if fold == 1:
+        return factor * flat
     padded = np.zeros((-(-len(flat) // fold), fold), flat.dtype)
     padded.reshape(-1)[: len(flat)] = flat
-    return padded
+    folded: Array = padded @ factor
+    return folded
 
 
 class _Parts:

@@ -99,8 +99,8 @@ def test_a_worker_that_dies_has_not_worked_in_vain(monkeypatch):
         with pytest.raises(sgc.NotDecodableError, match=r"2 of 3 results arrived.*MemoryError: killed"):
             s.encode(A, code=code).matvec(X)
     close(z, A @ X)
-    assert (report.check().used, report.partial_messages) == (2, 1)
-    assert report.failed + report.voided == 1  # its part may decide before its failure is counted
+    assert (report.check().issued, report.partial_messages) == (3, 1)
+    assert report.used in {1, 2}  # one worker more is enough, and the other may have come as well
 
 
 def test_a_retry_resumes_and_both_attempts_count(monkeypatch):

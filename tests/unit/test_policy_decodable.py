@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
-from serverless_gc.engine import AbortRound, Arrived, CloseRound, Engine, Failed, Issue, TimerFired, VirtualHost
+from serverless_gc.engine import (
+    AbortRound,
+    Arrived,
+    CloseRound,
+    Engine,
+    Failed,
+    Issue,
+    SetTimer,
+    TimerFired,
+    VirtualHost,
+)
 from serverless_gc.errors import InputError
 from serverless_gc.policies import Deadline, Speculate, UntilDecodable
 from serverless_gc.stragglers import Exponential
@@ -71,7 +81,7 @@ def issued(actions):
 def feed(engine, tasks, slots):
     """Deliver slots in order until the round ends; return the final action."""
     for now, slot in enumerate(slots, start=1):
-        actions = engine.handle(Arrived(tasks[slot]), float(now))
+        actions = [a for a in engine.handle(Arrived(tasks[slot]), float(now)) if not isinstance(a, SetTimer)]
         if actions:
             return actions[-1]
     return None
@@ -110,6 +120,17 @@ def test_waits_for_accuracy_but_not_for_ever():
     assert n_used(1e-6) == 3
     assert n_used(1e-30) == 4
     assert n_used(1e-30, max_extra=0) == 2
+
+
+def test_waiting_for_accuracy_takes_no_longer_than_waiting_for_the_answer():
+    engine = Engine(UntilDecodable(Careful(8, 4), tolerance=1e-30), 8)
+    tasks = issued(engine.open(10.0))
+    assert not issued(engine.handle(Arrived(tasks[0]), 11.0))
+    [timer] = engine.handle(Arrived(tasks[2]), 13.0)  # determined after three seconds
+    assert timer.at == 16.0
+    close = engine.handle(TimerFired(timer.version, timer.at), 16.0)[-1]
+    assert isinstance(close, CloseRound)
+    assert len(close.arrivals) == 2
 
 
 def test_aborts_when_nothing_more_can_come_and_names_the_blocks():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.wire import CsrBlock
-from serverless_gc.worker import kernels, losses
+from serverless_gc.worker import kernels, losses, products
 from serverless_gc.worker.kernels import multiply, multiply_transposed
 
 dtypes = st.sampled_from([bool, np.int8, np.uint16, np.int32, np.float16, np.float32, np.float64, np.complex128])
@@ -45,7 +45,7 @@ def test_products_are_exact_for_small_integers(seed, m, p, c, block_dtype, opera
     right = random_matrix(rng, (p, *trailing), operand_dtype)
     left = random_matrix(rng, (m, *trailing), operand_dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_STRIP_BYTES", strip)
+        patch.setattr(products, "_STRIP_BYTES", strip)
         for form in (block, csr_block(block)):
             product = multiply(form, right)
             np.testing.assert_array_equal(product, wide(block) @ wide(right))
@@ -90,7 +90,7 @@ def test_shapes_that_do_not_fit_are_named():
         kernels.get("matvec")([], np.ones(1), {})
     with pytest.raises(ValueError, match="needs an operand"):
         kernels.get("matvec")([np.ones((1, 1))], None, {})
-    with pytest.raises(ValueError, match="no kernel 'sort'; it has gradient, matmul, matvec, noop"):
+    with pytest.raises(ValueError, match=r"no kernel 'sort'; it has .*gradient, matmul, matvec, noop"):
         kernels.get("sort")
     with pytest.raises(ValueError, match="takes two blocks, the task names 1"):
         kernels.get("matmul")([np.ones((1, 1))], None, {})

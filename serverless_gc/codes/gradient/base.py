@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker, Verdict, check_message
+from serverless_gc.codes.gradient.multiples import add_multiples
 from serverless_gc.codes.received import not_decodable, receive, refuse_inaccurate, unit_roundoff
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import DecodeError, InputError
@@ -335,8 +336,7 @@ class GradientCode(Code):
         shape = next(iter(values.values())).shape
         dtype = np.result_type(*(values[i].dtype for i in used), weights.a.dtype) if used else np.dtype(float)
         total = np.zeros(shape, dtype)
-        for i in used:
-            total += weights.a[i] * values[i]
+        add_multiples(total.reshape(-1), ((weights.a[i], values[i].reshape(-1)) for i in used))
         answer: Array = total.real if np.iscomplexobj(weights.alpha) else total
         if out is None:
             return np.ascontiguousarray(answer)

@@ -292,8 +292,8 @@ class CodedReduceCode(GradientCode):
         """How many stragglers, whichever they are, leave the answer exact."""
         return self._stragglers
 
-    def _solve(self, arrived: Array) -> Weights:
-        found = self.inner.weights(arrived[arrived < self.branching].tolist())
+    def _by_method(self, arrived: Array, method: str) -> Weights:
+        found = self.inner.weights(arrived[arrived < self.branching].tolist(), method)
         each = self.k // self.branching
         a = np.zeros(self.n_workers)
         a[: self.branching] = found.a

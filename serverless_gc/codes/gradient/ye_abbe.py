@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from serverless_gc.codes.base import stack_blocks
 from serverless_gc.codes.gradient.band import BandCode, NullSpace
 from serverless_gc.codes.gradient.base import Weights
+from serverless_gc.codes.gradient.multiples import add_multiples
 from serverless_gc.codes.gradient.sizes import a_tenth, check_stragglers, check_whole
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
@@ -208,10 +209,10 @@ class YeAbbeCode(BandCode):
         shape = next(iter(values.values())).shape
         if len(shape) != 1:
             raise InputError(f"messages of a folded gradient must be flat, got shape {shape}")
-        total = np.zeros((shape[0], self._fold), np.result_type(float, *(values[i].dtype for i in used)))
-        for i in used:
-            total += values[i][:, None] * weights.a[i]
-        answer = total.reshape(-1)
+        total = np.zeros((self._fold, shape[0]), np.result_type(float, *(values[i].dtype for i in used)))
+        for u, coordinate in enumerate(total):
+            add_multiples(coordinate, ((weights.a[i, u], values[i]) for i in used))
+        answer = total.T.reshape(-1)
         if out is None:
             return answer
         if not answer.size - self._fold < out.size <= answer.size:

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 __all__ = ["PROTOCOL"]
 
-PROTOCOL = 1
+PROTOCOL = 2

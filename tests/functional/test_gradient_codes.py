@@ -160,7 +160,11 @@ class Scaled:
         return self.factor * cubic(X, y, w)
 
 
-@pytest.mark.parametrize("loss", [cubic, Cubic(), Scaled(1.0), Scaled(np.float64(1.0)).__call__], ids=repr)
+@pytest.mark.parametrize(
+    "loss",
+    [cubic, Cubic(), Scaled(1.0), Scaled(np.float64(1.0)).__call__],
+    ids=["function", "loss", "object", "method"],
+)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_functions_objects_methods_and_losses_of_ones_own(local, loss, sparse):
     X, y, w, _ = problem("squared", 30)

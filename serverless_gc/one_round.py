@@ -11,13 +11,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.lagrange.pcr import PCRCode
-from serverless_gc.codes.peeling.ldpc import LDPCCode
 from serverless_gc.codes.peeling.moment import PartlyDecoded, deinterleave, interleave
 from serverless_gc.encode import EncodedMatrix, Source, scan, store_encoded
 from serverless_gc.errors import InputError
@@ -28,6 +27,9 @@ from serverless_gc.policies import UntilDecodable
 from serverless_gc.resources import Owner
 from serverless_gc.strategy import LARGEST_GRAM, Choice, Gram, Strategy, choose, make_gram
 from serverless_gc.types import Array, WaitPolicy
+
+if TYPE_CHECKING:
+    from serverless_gc.codes.peeling.ldpc import LDPCCode
 
 __all__ = ["OneRound"]
 
@@ -158,7 +160,7 @@ class OneRound:
         NotDecodableError, DeadlineExceeded
             If too few results arrived (in time).
         """
-        if on_undecodable == "approximate" and not (choice.strategy == "gram" and isinstance(self._code, LDPCCode)):
+        if on_undecodable == "approximate" and not (choice.strategy == "gram" and _is_ldpc(self._code)):
             raise InputError(
                 "on_undecodable='approximate' is for gradient codes, and for least squares with code='ldpc' and "
                 f"strategy='gram'; here the code is {self._code.name!r}, the strategy {choice.strategy!r}"
@@ -183,7 +185,7 @@ class OneRound:
             answer, report = await run_round(res, job, lambda code: self._owner.policy_for(code, deadline))
             return answer, self._with_costs(report)
         code = matrix.code
-        assert isinstance(code, LDPCCode)  # noqa: S101 - checked above
+        assert _is_ldpc(code)  # noqa: S101 - checked above
 
         def until_deadline(_: Code) -> WaitPolicy:
             return self._owner.policy_for(code, deadline, inner=UntilDecodable(code), on_expire="close")
@@ -222,3 +224,9 @@ class OneRound:
         if stored is not None:
             res = await self._owner.resources()
             await res.store.delete(stored.objects())
+
+
+def _is_ldpc(code: Code) -> TypeGuard[LDPCCode]:
+    from serverless_gc.codes.peeling.ldpc import LDPCCode  # with it comes SciPy: a quarter of a second
+
+    return isinstance(code, LDPCCode)

@@ -17,14 +17,15 @@ from packaging.requirements import Requirement
 
 PINS = {arch: ROOT / "lambda" / f"requirements-{arch}.txt" for arch in ("arm64", "x86_64")}
 PIN = re.compile(r'numpy==(\S+) ; python_version == "([\d.]+)" --hash=sha256:[0-9a-f]{64}')
+EVERYWHERE = re.compile(r"cloudpickle==\S+ --hash=sha256:[0-9a-f]{64}")
 
 
 def pinned(arch):
     """Runtime -> version of NumPy; every line but comments must be a pin by hash."""
     lines = [line for line in PINS[arch].read_text().splitlines() if line and not line.startswith("#")]
-    found = [PIN.fullmatch(line) for line in lines]
-    assert all(found), lines
-    return {match[2]: match[1] for match in found}
+    found = {line: PIN.fullmatch(line) for line in lines if not EVERYWHERE.fullmatch(line)}
+    assert all(found.values()), lines
+    return {match[2]: match[1] for match in found.values()}
 
 
 def test_both_architectures_get_the_same_versions_for_every_runtime_that_can_be_deployed():

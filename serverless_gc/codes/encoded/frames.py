@@ -13,15 +13,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from serverless_gc.codes.blocks import promoted
 from serverless_gc.codes.polar.butterfly import encode as butterfly
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = ["FRAMES", "Frame", "deviation", "make_frame", "suboptimality"]
 
@@ -247,6 +249,8 @@ class SteinerFrame(Frame):
         return np.asarray(self._sparse()[:, self._columns].astype(_real(rows.dtype)) @ rows)
 
     def _sparse(self) -> sparse.csc_array:
+        from scipy import sparse  # a quarter of a second, for this frame only
+
         v = math.isqrt(self.n_coded)
         hadamard = np.ones((1, 1))
         while len(hadamard) < v:

@@ -257,6 +257,7 @@ class EvaluatedCode(Code):
 
     def __init__(self, source: LagrangeCode, degree: int, *, total: bool) -> None:
         super().__init__(source.n_workers, source.k)
+        self.name = source.name  # type: ignore[misc]  # reports name the code that the user chose
         if isinstance(degree, bool) or not hasattr(degree, "__index__") or degree < 1:
             raise InputError(f"degree must be an integer of at least 1, got {degree!r}")
         self.source = source

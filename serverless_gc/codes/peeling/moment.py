@@ -13,14 +13,16 @@ R. K. Maity, A. S. Rawat and A. Mazumdar, *Robust Gradient Descent via Moment En
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code, Tracker
-from serverless_gc.codes.peeling.ldpc import LDPCCode
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
+
+if TYPE_CHECKING:
+    from serverless_gc.codes.peeling.ldpc import LDPCCode
 
 __all__ = ["PartlyDecoded", "deinterleave", "interleave", "partial_gradient"]
 
@@ -115,6 +117,7 @@ class PartlyDecoded(Code):
 
     Examples
     --------
+    >>> from serverless_gc.codes.peeling.ldpc import LDPCCode
     >>> code = LDPCCode(6, 3, checks=[[0, 1, 3], [1, 2, 3, 4], [0, 2, 4, 5]])
     >>> sent = code.encode(np.array([[1.0], [2.0], [3.0]]))
     >>> blocks, certificate = PartlyDecoded(code).decode({0: sent[0], 1: sent[1]})

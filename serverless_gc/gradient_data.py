@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +19,8 @@ from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import Layout, PartLoss, gradient_job
+from serverless_gc.jobs import Job, Layout, PartLoss, gradient_job
+from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
@@ -68,7 +69,7 @@ class Stop:
         return self.given or self.on_undecodable == "approximate"
 
 
-class GradientData:
+class GradientData(Differentiable):
     """A data set partitioned for a gradient code, made by `Session.encode`.
 
     It has the face of `CodedData`: every method has an ``_async`` twin with the same signature. Products are what it
@@ -108,6 +109,16 @@ class GradientData:
     def stored_nnz(self) -> int:
         """Entries of ``X`` that are stored: each partition once."""
         return self._matrix.stored_nnz
+
+    @property
+    def owner(self) -> Owner:
+        """The session."""
+        return self._matrix.owner
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the content of ``X``: equal content, equal name."""
+        return self._matrix.key.partition("-")[0]
 
     def __repr__(self) -> str:
         return f"GradientData({self.n_rows} x {self.n_cols}, {self.code!r})"
@@ -241,6 +252,27 @@ class GradientData:
             "gradients over all rows and no products; encode the matrix with code='polar'"
         )
 
+    @asynccontextmanager
+    async def job(
+        self, w: Any, *, loss: AnyLoss = "squared", reduction: Reduction = "sum", sample_weight: Any = None
+    ) -> AsyncIterator[tuple[Job, Callable[[Array], tuple[float, Array]]]]:
+        """Lend the job of one gradient, for loops that run its tasks themselves.
+
+        Yields
+        ------
+        job, finish
+            The job, value and gradient together, and a function from a sum over all partitions to (value, gradient),
+            without a regularizer. Labels and weights are kept stored as long as the block runs.
+
+        Raises
+        ------
+        InputError
+            As for `value_and_gradient`.
+        """
+        call = _Call(self, self._matrix, w, loss, 0.0, reduction, sample_weight, Stop(), None)
+        async with call.job(value=True) as job:
+            yield job, lambda total: call.finished(total, value=True)
+
     @homed
     async def close_async(self) -> None:
         """Delete the stored partitions now rather than when the session closes."""
@@ -326,28 +358,31 @@ class _Call:
         except ValueError as exc:
             raise InputError(str(exc)) from exc
 
-    async def run(self, *, value: bool) -> tuple[float, Array, Report]:
-        """Compute value (0 if not wanted), gradient and report."""
+    @asynccontextmanager
+    async def job(self, *, value: bool) -> AsyncIterator[Job]:
+        """Lend the job of the round; labels and weights are kept stored meanwhile."""
         data, matrix = self.data, self.matrix
-        owner, code = matrix.owner, data.code
-        res = await owner.resources()
-        loss = await self._sent(res)
+        loss = await self._sent(await matrix.owner.resources())
         layout = await data.layout()
         async with AsyncExitStack() as stack:
             given = [(data.y, "y"), (self.weights, "sample_weight")]
             columns = [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None]
-            approximate = self.stop.approximate or not code.exact
-            job = gradient_job(
+            yield gradient_job(
                 layout,
                 columns,
                 self.w,
                 loss,
                 labelled=data.y is not None,
                 value=value,
-                decoding={"approximate": approximate},
+                decoding={"approximate": self.stop.approximate or not data.code.exact},
             )
-            total, report = await run_round(res, job, lambda _: self._policy(owner))
-        return (*self._finished(total, value=value), matrix.reported(report))
+
+    async def run(self, *, value: bool) -> tuple[float, Array, Report]:
+        """Compute value (0 if not wanted), gradient and report."""
+        owner = self.matrix.owner
+        async with self.job(value=value) as job:
+            total, report = await run_round(await owner.resources(), job, lambda _: self._policy(owner))
+        return (*self.finished(total, value=value), self.matrix.reported(report))
 
     def _policy(self, owner: Owner) -> WaitPolicy:
         code, stop = self.data.code, self.stop
@@ -370,7 +405,7 @@ class _Call:
         await res.put_once(key, pack_block(np.frombuffer(shipment.data, np.uint8)))
         return PartLoss({"function": shipment.stamp}, key)
 
-    def _finished(self, total: Array, *, value: bool) -> tuple[float, Array]:
+    def finished(self, total: Array, *, value: bool) -> tuple[float, Array]:
         """Scale, regularize and give the gradient its shape."""
         wide = np.result_type(total.dtype, np.float64)
         gradient = total[: self.w.size].astype(wide).reshape(self.w.shape) * self.scale

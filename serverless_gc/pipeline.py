@@ -47,7 +47,7 @@ from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task, pack_block
 
-__all__ = ["run_round"]
+__all__ = ["INLINE_OPERAND", "run_round", "task_spans"]
 
 INLINE_OPERAND = 32 * 1024
 """Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored
@@ -372,7 +372,7 @@ def _report(
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
         warmed=warmed,
-        spans=tuple(_spans(outcome.records, rnd.number)),
+        spans=tuple(task_spans(outcome.records, rnd.number)),
         partial_messages=counts.partial_messages,
         polls=rnd.watch.polls if rnd.watch else 0,
         decodable={rnd.number: outcome.t_close},
@@ -389,7 +389,7 @@ def _report(
     )
 
 
-def _spans(records: Iterable[TaskRecord], number: int) -> Iterator[Span]:
+def task_spans(records: Iterable[TaskRecord], number: int) -> Iterator[Span]:
     """Split each attempt's time into phases: what the worker reported, and the rest as queued."""
     for record in records:
         if record.fate == "withdrawn":

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -136,6 +137,15 @@ class VirtualHost:
                 self._cancel(engine, repr(error))
                 raise
             yield outcome
+
+    @property
+    def draws(self) -> dict[str, Any]:
+        """State of the generator of the delays, JSON types; set it to repeat what followed."""
+        return dict(self._rng.bit_generator.state)
+
+    @draws.setter
+    def draws(self, state: dict[str, Any]) -> None:
+        self._rng.bit_generator.state = state
 
     async def close(self, engine: Engine) -> None:
         """Void the attempts that ``engine`` kept from its last round."""

@@ -20,6 +20,7 @@ from serverless_gc.cli.compare import compare
 from serverless_gc.cli.deploy import deploy
 from serverless_gc.cli.doctor import doctor, status
 from serverless_gc.cli.settings import config_app
+from serverless_gc.cli.train import train
 from serverless_gc.cli.words import make_console
 from serverless_gc.errors import InputError
 
@@ -45,6 +46,7 @@ app.command()(compare)
 app.command()(deploy)
 app.command()(doctor)
 app.command()(status)
+app.command()(train)
 app.command()(clean)
 app.command()(destroy)
 app.add_typer(config_app, name="config")

@@ -23,6 +23,9 @@ from serverless_gc.waiting import PolicyFactory
 
 __all__ = ["Limits", "Loop"]
 
+_BEYOND = 1e20
+"""By how much an objective may exceed its first value before its run counts as lost."""
+
 _RECORDED = ("values", "gradient_norms", "seconds", "billed_seconds")
 
 
@@ -150,7 +153,8 @@ class Loop:
         self.known = self.last
         mapping, settled = gradient_mapping(self.rule, self.plan.prox, self.x, gradient, self.step)
         norm = float(np.linalg.norm(mapping))
-        if not (np.isfinite(value) and np.isfinite(norm)):
+        first = abs(self.history["values"][0]) if self.history["values"] else abs(value)
+        if not (abs(value) <= _BEYOND * (1 + first) and np.isfinite(norm)):
             return "diverged"
         self._record(value + self.plan.l1 * float(np.abs(self.x).sum()), norm)
         if norm <= self.limits.tolerance * self.history["gradient_norms"][0]:
@@ -192,16 +196,16 @@ class Loop:
 
     async def _search(self, value: float, gradient: Array) -> str:
         trials = self.rule.search(self.x, value, gradient, self.state)
-        point = next(trials)
-        while True:
-            # Far out a trial may not even be a number; it counts as infinitely bad.
-            finite = np.isfinite(point).all()
-            answer = await self.evaluations.at(point) if finite else (np.inf, np.full_like(gradient, np.nan))
-            try:
-                point = trials.send(answer)
-            except StopIteration as stop:
-                end = stop.value
-                break
+        try:
+            point = next(trials)
+            while True:
+                # Far out a trial may not even be a number; it counts as infinitely bad.
+                finite = np.isfinite(point).all()
+                point = trials.send(
+                    await self.evaluations.at(point) if finite else (np.inf, np.full_like(gradient, np.nan))
+                )
+        except StopIteration as stop:
+            end = stop.value
         self.x, self.state, self.known = _frozen(end.x), end.state, end.known
         stuck: str = end.stuck
         return stuck

@@ -22,7 +22,7 @@ _SAID: Mapping[Reason, str] = {
     "seconds": "the time given is over",
     "callback": "the callback said stop",
     "stuck": "no further step lowers the objective",
-    "diverged": "the objective is no longer finite",
+    "diverged": "the objective grows beyond all bounds",
 }
 
 
@@ -90,9 +90,7 @@ class Account:
         """Seconds of all attempts together."""
         return self.busy_used + self.busy_wasted
 
-    def with_report(
-        self, report: Report, staleness: Sequence[int] | None = None, *, evaluations: int = 1
-    ) -> Account:
+    def with_report(self, report: Report, staleness: Sequence[int] | None = None, *, evaluations: int = 1) -> Account:
         """Add what rounds cost; their results are fresh unless staleness is given."""
         busy = [(span.t_end - span.t_issued, span.fate == "used") for span in report.spans]
         ages = Counter(staleness) if staleness is not None else Counter({0: report.used})

@@ -70,7 +70,7 @@ class QuasiNewton:
             found = yield from self._along(x, value, flat, -_two_loops(flat, moves, changes), 1.0)
         if found is None:  # what is remembered misleads, or there is nothing yet
             moves, changes = self.init(x)
-            found = yield from self._along(x, value, flat, -flat, 1 / float(np.linalg.norm(flat)))
+            found = yield from self._along(x, value, flat, -flat, 1 / (float(np.linalg.norm(flat)) or 1.0))
         if found is None:
             return Stepped(x, state, (value, gradient), "no step along the gradient lowers the objective")
         new, new_value, new_gradient = found

@@ -10,8 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,49 +23,16 @@ from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
-from serverless_gc.policies import UntilError
 from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
 from serverless_gc.resources import Owner, Resources
+from serverless_gc.stopping import OnUndecodable, Stop
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.wire import pack_block
 from serverless_gc.worker import losses
 
 __all__ = ["GradientData", "OnUndecodable", "Stop"]
 
-OnUndecodable = Literal["raise", "approximate"]
 AnyLoss: TypeAlias = str | losses.Loss | Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """When a round's answer is good enough, see `GradientData.value_and_gradient`."""
-
-    max_error: float | None = None
-    wait: int | None = None
-    on_undecodable: OnUndecodable = "raise"
-
-    def check(self, code: GradientCode) -> None:
-        """Raise `InputError` if it is not one that the code can meet."""
-        if self.max_error is not None and not 0 <= check_number("max_error", self.max_error) < np.inf:
-            raise InputError(f"max_error must be a finite number of at least 0, got {self.max_error!r}")
-        if self.on_undecodable not in {"raise", "approximate"}:
-            raise InputError(f"on_undecodable must be 'raise' or 'approximate', got {self.on_undecodable!r}")
-        if self.max_error is not None or self.wait is not None:
-            self.policy(code)
-
-    def policy(self, code: GradientCode) -> WaitPolicy:
-        """Make the waiting policy that these say."""
-        return UntilError(code, max_error=self.max_error, wait=self.wait)
-
-    @property
-    def given(self) -> bool:
-        """Whether they say when to close."""
-        return self.max_error is not None or self.wait is not None
-
-    @property
-    def approximate(self) -> bool:
-        """Whether an answer may be approximate because the caller said so."""
-        return self.given or self.on_undecodable == "approximate"
 
 
 class GradientData(Differentiable):

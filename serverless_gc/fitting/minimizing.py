@@ -21,6 +21,7 @@ from serverless_gc.fitting.saved import Place
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.fitting.stale import StaleLoop
 from serverless_gc.gradient_data import AnyLoss
+from serverless_gc.optim.line_search import Searching
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.optim.schedules import Rate
 from serverless_gc.prepare import check_number, check_point, check_seconds
@@ -106,8 +107,8 @@ async def minimize_async(
         Of what an asynchronous policy draws.
     **options
         Further options of ``data.value_and_gradient``: ``strategy``, ``on_undecodable``, ``max_error``, ``wait``,
-        ``deadline`` of one gradient. With a checkpoint ``strategy="auto"`` means ``"two-round"``, whose rounds do not
-        depend on what was computed before.
+        ``deadline`` of one gradient. With a checkpoint or a line search ``strategy="auto"`` means ``"two-round"``,
+        whose rounds do not depend on what was computed before and whose values are as accurate as its gradients.
 
     Returns
     -------
@@ -146,7 +147,9 @@ async def minimize_async(
         raise InputError(f"{min(unknown)} does not go with minimize: the report is part of the fit")
     factory = as_factory(policy)
     stale = factory is not None and factory(data.code).leftover == "keep"
-    if checkpoint is not None and isinstance(data, CodedData) and objective.get("strategy", "auto") == "auto":
+    # One round is less accurate in the value, which searches compare; and when it is chosen depends on the past.
+    plain = checkpoint is not None or isinstance(chosen.make(1.0), Searching)
+    if plain and isinstance(data, CodedData) and objective.get("strategy", "auto") == "auto":
         objective["strategy"] = "two-round"
     asked = {"w0": point, "method": method, "lr": lr, "l1": l1, "prox": prox, "seed": seed, **objective}
     asked.pop("deadline", None)

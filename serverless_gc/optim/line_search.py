@@ -69,7 +69,8 @@ class Backtracking:
 
     A step length is halved until ``f(w) <= f(x) + <g, w - x> + ||w - x||**2 / (2 * lr)``, which any length up to one
     over the smoothness satisfies. Without acceleration the next step tries a longer one and costs as a rule one
-    evaluation; an accelerated one costs two, since the next gradient is taken ahead of the iterate.
+    evaluation; an accelerated one costs two, since the next gradient is taken ahead of the iterate, and tries a longer
+    length where its momentum begins anew.
 
     A. Beck, M. Teboulle, "A Fast Iterative Shrinkage-Thresholding Algorithm for Linear Inverse Problems" (2009).
 
@@ -80,7 +81,7 @@ class Backtracking:
     prox
         Proximal map of the part that is not smooth, if there is one.
     first
-        First length to try; by default one that moves by about the size of ``x``.
+        First length to try; by default one trial is spent on an estimate.
     most_trials
         Points to try in one step.
 
@@ -106,8 +107,8 @@ class Backtracking:
 
     def search(self, x: Array, value: float, gradient: Array, state: State) -> Trials:
         """Make one step."""
-        before, s, known_length = state
-        lr = float(known_length[0]) or self.first or _natural_length(x, gradient)
+        before, s, length = state
+        lr = float(length[0]) or self.first or (yield from _first_length(x, gradient))
         for _ in range(self.most_trials):
             w = x - lr * gradient
             if self.prox is not None:
@@ -125,15 +126,20 @@ class Backtracking:
             return Stepped(w, (w, s, np.array([1.5 * lr])), known)
         length = np.array([lr])
         if float(np.vdot(x - w, w - before).real) > 0:
-            return Stepped(w, (w, np.ones(1), length), known)
+            return Stepped(w, (w, np.ones(1), 1.5 * length), known)
         following = (1 + np.sqrt(1 + 4 * s**2)) / 2
         ahead = w + (s - 1) / following * (w - before)
         return Stepped(ahead, (w, following, length), known if s[0] == 1 else None)
 
 
-def _natural_length(x: Array, gradient: Array) -> float:
+def _first_length(x: Array, gradient: Array) -> Generator[Array, tuple[float, Array], float]:
+    """Return a length from the curvature that one trial meets along the gradient, twice as long as would be safe."""
     size = float(np.linalg.norm(gradient))
-    return max(1.0, float(np.linalg.norm(x))) / size if size else 1.0
+    lr = max(1.0, float(np.linalg.norm(x))) / size if size else 1.0
+    _, slope = yield x - lr * gradient
+    bend = float(np.vdot(gradient - slope, gradient).real)
+    curved = math.isfinite(bend) and bend > 0
+    return 2 * lr * size**2 / bend if curved else lr
 
 
 def _majorized(value: float, gradient: Array, found: float, slope: Array, move: Array, lr: float) -> bool:

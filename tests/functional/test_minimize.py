@@ -103,6 +103,17 @@ def test_proximal_methods_meet_the_conditions_of_the_lasso(data, logistic, metho
     assert fit.value == pytest.approx(value + l1 * np.abs(fit.w).sum(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("method", "lr"), [("lbfgs", None), ("nesterov", "backtracking"), ("nesterov", None)])
+def test_a_residual_of_nothing_against_large_targets_is_reached(session, method, lr):
+    rng = np.random.default_rng(0)
+    X, truth = rng.standard_normal((400, 8)), 100 * rng.standard_normal(8)
+    data = session.encode(X, X @ truth, code="mds", n_workers=6, k=4)
+    fit = sgc.minimize(data, np.zeros(8), method=method, lr=lr, tolerance=1e-10)
+    assert fit.reason == "gradient"
+    assert fit.account.evaluations < 60
+    np.testing.assert_allclose(fit.w, truth, rtol=1e-8)
+
+
 def test_a_constraint_is_kept(data, logistic):
     fit = sgc.minimize(data, ZERO + 0.1, method="fista", prox=box(0.1, 0.5), **LOGISTIC)
     bounded = scipy_minimize(logistic, ZERO + 0.1, jac=True, method="L-BFGS-B", bounds=[(0.1, 0.5)] * 5)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["parse_policy", "train"]
 
 L2 = 1e-4
-ADAPTIVE_LR = 0.03
+ADAPTIVE_LR = 0.05
 """Step length of the methods whose steps do not scale with the gradient."""
 
 _PICTURES = (".png", ".svg", ".pdf")
@@ -216,26 +216,27 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), caption_justify="left")
     table.add_column("method", no_wrap=True)
     table.add_column("policy", no_wrap=True)
-    headings = ("steps", "gradients", "final\nloss", "above\nleast", "seconds", "billed\nseconds", "wasted", "at\nonce")
-    for heading in headings:
+    headings = ("steps /\ngradients", "final\nloss", "above\nleast", "seconds")
+    for heading in (*headings, "billed\nseconds", "run\non", "wasted", "peak"):
         table.add_column(heading, justify="right", no_wrap=True)
     for run in runs:
         account = run.fit.account
         table.add_row(
             run.method,
             run.policy,
-            str(account.updates),
-            str(account.evaluations),
-            f"{run.loss:.6f}",
+            f"{account.updates} / {account.evaluations}",
+            f"{run.loss:.5f}",
             f"{run.loss - least:.1e}",
             f"{account.seconds:.1f}",
             f"{account.billed_seconds:.0f}",
+            "-" if account.run_on is None else f"+{account.run_on:.0f}",
             f"{account.busy_wasted / account.billed_seconds:.0%}",
             str(account.peak),
         )
     table.caption = (
         "final loss: in NumPy, at the weights found; the least one is SciPy's. billed seconds: of all attempts, up to "
-        "when they were given up. wasted: share of them that entered no answer. at once: most attempts running."
+        "when they were given up. run on: seconds on top of that if nothing stops them then. wasted: share of billed "
+        "seconds that entered no answer. peak: most attempts running at once."
     )
     return table
 

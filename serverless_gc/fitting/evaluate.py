@@ -9,6 +9,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.encoded_data import EncodedData
+from serverless_gc.engine import Host, VirtualHost
 from serverless_gc.errors import DeadlineExceeded, InputError
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
@@ -89,8 +90,15 @@ class Evaluations:
         owner = data.owner
         usual = owner.settings["deadline"] if isinstance(owner, Session) else None
         self._deadline: float | None = self._options.pop("deadline", None) or usual
+        self._clock: VirtualHost | None = None
+        self._ignored = 0.0
         self.account = Account()
         self.report = Report(rounds=0)
+
+    def watch(self, host: Host) -> None:
+        """Ask a simulated clock what runs on unseen, from now on."""
+        if isinstance(host, VirtualHost):
+            self._clock, self._ignored = host, host.ignored_seconds
 
     @property
     def time_is_up(self) -> bool:
@@ -99,7 +107,10 @@ class Evaluations:
 
     def spent(self, report: Report, staleness: tuple[int, ...] | None = None, *, evaluations: int = 1) -> None:
         """Enter what rounds have cost."""
-        self.account = self.account.with_report(report, staleness, evaluations=evaluations)
+        run_on = None
+        if self._clock is not None:
+            run_on, self._ignored = self._clock.ignored_seconds - self._ignored, self._clock.ignored_seconds
+        self.account = self.account.with_report(report, staleness, evaluations=evaluations, run_on=run_on)
         self.report = self.report.merge(report.without_spans())
 
     async def at(self, x: Array) -> tuple[float, Array]:

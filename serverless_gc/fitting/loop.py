@@ -90,6 +90,8 @@ class Loop:
     # -- beginning -----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
+        res = await self.data.owner.resources()
+        self.evaluations.watch(res.host)
         saved = await self.place.read() if self.place is not None and self.resume else None
         if saved is not None and self.place is not None:
             saved.check(self.settings, self.place.where)
@@ -112,7 +114,7 @@ class Loop:
         self.last = (saved.meta["last_value"], saved.known[0])
         self.known = (saved.meta["known_value"], saved.known[1]) if len(saved.known) > 1 else None
         self.history = {name: saved.history[name].tolist() for name in _RECORDED}
-        restore_random_states(await self.data.owner.resources(), saved.meta["random"])
+        restore_random_states(res, saved.meta["random"])
 
     async def _estimate(self) -> None:
         """Estimate by how much the gradient can change, for the step length."""

@@ -57,8 +57,10 @@ class Account:
     issued, used, wasted
         Attempts sent; how many entered an answer; all the others.
     busy_used, busy_wasted
-        Seconds from issue to end of the used attempts and of the others; attempts given up are billed until they stop,
-        which the driver does not see.
+        Seconds from issue to end of the used attempts and of the others, those given up counted up to then.
+    run_on
+        Seconds for which attempts that were given up would have run on: they are billed as well, until their workers
+        see the mark that says so. A simulated clock knows them; None for others.
     bytes_up, bytes_down
         Bytes sent and received by the driver.
     peak
@@ -80,6 +82,7 @@ class Account:
     wasted: int = 0
     busy_used: float = 0.0
     busy_wasted: float = 0.0
+    run_on: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
     peak: int = 0
@@ -87,10 +90,17 @@ class Account:
 
     @property
     def billed_seconds(self) -> float:
-        """Seconds of all attempts together."""
+        """Seconds of all attempts together, up to when they were given up."""
         return self.busy_used + self.busy_wasted
 
-    def with_report(self, report: Report, staleness: Sequence[int] | None = None, *, evaluations: int = 1) -> Account:
+    def with_report(
+        self,
+        report: Report,
+        staleness: Sequence[int] | None = None,
+        *,
+        evaluations: int = 1,
+        run_on: float | None = None,
+    ) -> Account:
         """Add what rounds cost; their results are fresh unless staleness is given."""
         busy = [(span.t_end - span.t_issued, span.fate == "used") for span in report.spans]
         ages = Counter(staleness) if staleness is not None else Counter({0: report.used})
@@ -103,6 +113,7 @@ class Account:
             wasted=self.wasted + report.surplus + report.failed + report.voided,
             busy_used=self.busy_used + sum(seconds for seconds, used in busy if used),
             busy_wasted=self.busy_wasted + sum(seconds for seconds, used in busy if not used),
+            run_on=self.run_on if run_on is None else (self.run_on or 0.0) + run_on,
             bytes_up=self.bytes_up + report.bytes_up,
             bytes_down=self.bytes_down + report.bytes_down,
             peak=max(self.peak, peak(report.spans)),
@@ -129,8 +140,11 @@ class Account:
             f"  tasks    {self.issued} issued = {self.used} used + {self.wasted} wasted; at most {self.peak} at once"
             f"{ages}\n"
             f"  billed   {self.billed_seconds:.2f} s = {self.busy_used:.2f} s used + {self.busy_wasted:.2f} s wasted; "
-            f"{_megabytes(self.bytes_up)} up, {_megabytes(self.bytes_down)} down"
+            f"{self._later()}{_megabytes(self.bytes_up)} up, {_megabytes(self.bytes_down)} down"
         )
+
+    def _later(self) -> str:
+        return "" if self.run_on is None else f"up to {self.run_on:.2f} s more after giving up; "
 
     def _ages(self) -> str:
         mean = sum(age * n for age, n in self.staleness.items()) / max(1, sum(self.staleness.values()))

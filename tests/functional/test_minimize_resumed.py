@@ -1,6 +1,5 @@
 """Trainings that are taken up again: after any step, after a kill, and never by another run."""
 
-import itertools
 import os
 import signal
 import subprocess
@@ -179,15 +178,16 @@ print(fit.w.tobytes().hex(), fit.resumed_at)
 def test_a_killed_process_is_continued_by_another(tmp_path, method):
     script = SCRIPT.format(folder=str(Path(__file__).parent), method=method)
     command = [sys.executable, "-c", script, str(tmp_path / "run")]
-    child = subprocess.Popen([*command, "slowly"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for step in itertools.count(1):
-        assert int(child.stdout.readline()) == step
-        if step == 3:
-            break
-        child.stdin.write("\n")
-        child.stdin.flush()
-    os.kill(child.pid, signal.SIGKILL)
-    child.communicate()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "slowly"], **pipes) as child:
+        try:
+            for step in (1, 2, 3):
+                assert int(child.stdout.readline()) == step
+                if step < 3:
+                    child.stdin.write("\n")
+                    child.stdin.flush()
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
     assert child.returncode == -signal.SIGKILL
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     weights, resumed_at = done.stdout.split()

@@ -37,6 +37,14 @@ def test_reports_add_up():
     assert account.staleness == {0: 5}
 
 
+def test_what_runs_on_is_known_to_a_simulated_clock_only():
+    assert Account().with_report(report(1, 1)).run_on is None
+    account = Account().with_report(report(1, 1), run_on=1.5).with_report(report(1, 0), run_on=0.25)
+    assert account.run_on == 1.75
+    assert "up to 1.75 s more after giving up" in str(account)
+    assert account.billed_seconds == 2.5
+
+
 def test_ages_of_stale_results_are_counted():
     account = Account().with_report(report(3, 0), (0, 2, 2)).with_report(report(2, 0), (1, 2))
     assert account.staleness == {0: 1, 1: 1, 2: 3}

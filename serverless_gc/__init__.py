@@ -38,14 +38,22 @@ if TYPE_CHECKING:
     from serverless_gc.errors import ServerlessGCError as ServerlessGCError
     from serverless_gc.errors import StoreError as StoreError
     from serverless_gc.errors import WrongResult as WrongResult
+    from serverless_gc.fitting import Fit as Fit
+    from serverless_gc.fitting import minimize as minimize
+    from serverless_gc.fitting import minimize_async as minimize_async
     from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
     from serverless_gc.plan import recommend as recommend
     from serverless_gc.policies import Deadline as Deadline
     from serverless_gc.policies import FirstK as FirstK
+    from serverless_gc.policies import KAsync as KAsync
+    from serverless_gc.policies import KBatchAsync as KBatchAsync
+    from serverless_gc.policies import KBatchSync as KBatchSync
+    from serverless_gc.policies import KSync as KSync
     from serverless_gc.policies import Speculate as Speculate
     from serverless_gc.policies import UntilDecodable as UntilDecodable
     from serverless_gc.policies import UntilError as UntilError
+    from serverless_gc.policies import WaitAll as WaitAll
     from serverless_gc.session import Session as Session
 
 __version__ = "0.1.0"
@@ -59,9 +67,14 @@ _HOMES = {
     "EncodedData": "encoded_data",
     "EncodedFit": "encoded_fit",
     "FirstK": "policies",
+    "Fit": "fitting",
     "GradientData": "gradient_data",
     "InputError": "errors",
     "InvokeError": "errors",
+    "KAsync": "policies",
+    "KBatchAsync": "policies",
+    "KBatchSync": "policies",
+    "KSync": "policies",
     "NotDecodableError": "errors",
     "Report": "observe",
     "ServerlessGCError": "errors",
@@ -69,6 +82,7 @@ _HOMES = {
     "Speculate": "policies",
     "StoreError": "errors",
     "UntilDecodable": "policies",
+    "WaitAll": "policies",
     "WrongResult": "errors",
     "UntilError": "policies",
     "coded_gradient": "api",
@@ -80,6 +94,8 @@ _HOMES = {
     "encoded_least_squares": "encoded_fit",
     "encoded_least_squares_async": "encoded_fit",
     "recommend": "plan",
+    "minimize": "fitting",
+    "minimize_async": "fitting",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
@@ -92,9 +108,14 @@ __all__ = [
     "EncodedData",
     "EncodedFit",
     "FirstK",
+    "Fit",
     "GradientData",
     "InputError",
     "InvokeError",
+    "KAsync",
+    "KBatchAsync",
+    "KBatchSync",
+    "KSync",
     "NotDecodableError",
     "Report",
     "ServerlessGCError",
@@ -103,6 +124,7 @@ __all__ = [
     "StoreError",
     "UntilDecodable",
     "UntilError",
+    "WaitAll",
     "WrongResult",
     "__version__",
     "coded_gradient",
@@ -115,6 +137,8 @@ __all__ = [
     "encoded_least_squares",
     "encoded_least_squares_async",
     "inject",
+    "minimize",
+    "minimize_async",
     "policies",
     "recommend",
     "stragglers",

@@ -21,6 +21,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encoded
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.jobs import product_job
+from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.one_round import OneRound, OnUndecodable
 from serverless_gc.pipeline import run_round
@@ -131,7 +132,7 @@ class EncodedPair:
         await self.one_round.remove()
 
 
-class CodedData:
+class CodedData(Differentiable):
     """An encoded data set, made by `Session.encode`.
 
     Every method has an ``_async`` twin with the same signature.
@@ -169,6 +170,16 @@ class CodedData:
     def stored_nnz(self) -> int:
         """Entries stored by the encodings made so far, both axes together."""
         return self._pair.stored_nnz
+
+    @property
+    def owner(self) -> Owner:
+        """The session."""
+        return self._pair.owner
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the content of ``X``: equal content, equal name."""
+        return self._pair.fingerprint[:16]
 
     def __repr__(self) -> str:
         return f"CodedData({self.n_rows} x {self.n_cols}, {self.code!r})"

@@ -25,6 +25,7 @@ from serverless_gc.encode import Source, StoredParts, as_source
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import Job
 from serverless_gc.least_squares import LeastSquares
+from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.optim.encoded import AskGradients, AskNorms, AskSteps, Iterate, Iteration
 from serverless_gc.partitioned import PartitionedMatrix
@@ -57,7 +58,7 @@ class _Each(LinearGradientCode):
         return np.stack([got.values[i] for i in got.ids]), Certificate("copy", used=got.ids)
 
 
-class EncodedData:
+class EncodedData(Differentiable):
     """A data set encoded for optimization without decoding, made by `Session.encode` with ``code="encoded"``.
 
     Every method has an ``_async`` twin with the same signature.
@@ -88,6 +89,16 @@ class EncodedData:
     def n_cols(self) -> int:
         """Number of columns of ``X``."""
         return int(self._parts.shape[1])
+
+    @property
+    def owner(self) -> Owner:
+        """The session."""
+        return self._parts.owner
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the content of ``X``: equal content, equal name."""
+        return self._parts.key.partition("-")[0]
 
     def __repr__(self) -> str:
         return f"EncodedData({self.n_rows} x {self.n_cols}, {self.code!r})"

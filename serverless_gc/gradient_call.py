@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -15,7 +15,7 @@ from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import Layout, PartLoss, gradient_job
+from serverless_gc.jobs import Job, Layout, PartLoss, gradient_job
 from serverless_gc.lateness import late_workers, regrouped
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
@@ -181,18 +181,16 @@ class GradientCall:
         except ValueError as exc:
             raise InputError(str(exc)) from exc
 
-    async def run(self, *, value: bool) -> tuple[float, Array, Report]:
-        """Compute value (0 if not wanted), gradient and report."""
+    @asynccontextmanager
+    async def job(self, code: SumCode, *, value: bool) -> AsyncIterator[Job]:
+        """Lend the job of the round; labels and weights are kept stored meanwhile."""
         data, matrix = self.data, self.matrix
-        owner = matrix.owner
-        res = await owner.resources()
-        loss = await self._sent(res)
-        code, note = regrouped(data.code, data.latest, owner.late)
+        loss = await self._sent(await matrix.owner.resources())
         layout = await data.layout(code)
         async with AsyncExitStack() as stack:
             given = [(data.y, "y"), (self.weights, "sample_weight")]
             columns = [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None]
-            job = gradient_job(
+            yield gradient_job(
                 layout,
                 columns,
                 self.w,
@@ -201,12 +199,18 @@ class GradientCall:
                 value=value,
                 decoding=self.stop.decoding(code),
             )
-            total, report = await run_round(res, job, lambda _: self._policy(owner, code))
+
+    async def run(self, *, value: bool) -> tuple[float, Array, Report]:
+        """Compute value (0 if not wanted), gradient and report."""
+        owner = self.matrix.owner
+        code, note = regrouped(self.data.code, self.data.latest, owner.late)
+        async with self.job(code, value=value) as job:
+            total, report = await run_round(await owner.resources(), job, lambda _: self._policy(owner, code))
         n = code.n_workers
         owner.late[n] = late_workers(report.spans, owner.late.get(n, frozenset()))
         if note:
             report = replace(report, notes=(*report.notes, note))
-        return (*self._finished(total, value=value), matrix.reported(report))
+        return (*self.finished(total, value=value), self.matrix.reported(report))
 
     def _policy(self, owner: Owner, code: SumCode) -> WaitPolicy:
         return owner.policy_for(
@@ -228,7 +232,7 @@ class GradientCall:
         await res.put_once(key, pack_block(np.frombuffer(shipment.data, np.uint8)))
         return PartLoss({"function": shipment.stamp}, key)
 
-    def _finished(self, total: Array, *, value: bool) -> tuple[float, Array]:
+    def finished(self, total: Array, *, value: bool) -> tuple[float, Array]:
         """Scale, regularize and give the gradient its shape."""
         wide = np.result_type(total.dtype, np.float64)
         gradient = total[: self.w.size].astype(wide).reshape(self.w.shape) * self.scale

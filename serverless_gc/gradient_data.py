@@ -7,6 +7,8 @@ the gradient, whatever the loss.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from serverless_gc.background import blocking, homed
@@ -14,14 +16,16 @@ from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
-from serverless_gc.jobs import Layout
+from serverless_gc.jobs import Job, Layout
+from serverless_gc.objective import Differentiable
 from serverless_gc.partitioned import PartitionedMatrix
+from serverless_gc.resources import Owner
 from serverless_gc.types import Array
 
 __all__ = ["GradientData", "OnUndecodable"]
 
 
-class GradientData:
+class GradientData(Differentiable):
     """A data set partitioned for a gradient code, made by `Session.encode`.
 
     It has the face of `CodedData`: every method has an ``_async`` twin with the same signature. Products are what it
@@ -61,6 +65,16 @@ class GradientData:
     def stored_nnz(self) -> int:
         """Entries of ``X`` that are stored: each partition once."""
         return self._matrix.stored_nnz
+
+    @property
+    def owner(self) -> Owner:
+        """The session."""
+        return self._matrix.owner
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the content of ``X``: equal content, equal name."""
+        return self._matrix.key.partition("-")[0]
 
     def __repr__(self) -> str:
         return f"GradientData({self.n_rows} x {self.n_cols}, {self.code!r})"
@@ -211,6 +225,27 @@ class GradientData:
             f"{name} needs a data code (polar, mds, ...): {self.code.name!r} is a gradient code, which gives sums of "
             "gradients over all rows and no products; encode the matrix with code='polar'"
         )
+
+    @asynccontextmanager
+    async def job(
+        self, w: Any, *, loss: AnyLoss = "squared", reduction: Reduction = "sum", sample_weight: Any = None
+    ) -> AsyncIterator[tuple[Job, Callable[[Array], tuple[float, Array]]]]:
+        """Lend the job of one gradient, for loops that run its tasks themselves.
+
+        Yields
+        ------
+        job, finish
+            The job, value and gradient together, and a function from a sum over all partitions to (value, gradient),
+            without a regularizer. Labels and weights are kept stored as long as the block runs.
+
+        Raises
+        ------
+        InputError
+            As for `value_and_gradient`.
+        """
+        call = GradientCall(self, self._matrix, w, loss, 0.0, reduction, sample_weight, Stop(), None)
+        async with call.job(self.code, value=True) as job:
+            yield job, lambda total: call.finished(total, value=True)
 
     @homed
     async def close_async(self) -> None:

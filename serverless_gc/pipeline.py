@@ -47,7 +47,7 @@ from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task, pack_block
 
-__all__ = ["run_round"]
+__all__ = ["INLINE_OPERAND", "run_round"]
 
 INLINE_OPERAND = 32 * 1024
 """Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored

@@ -41,6 +41,7 @@ from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
 from serverless_gc.types import Array, StragglerModel, WaitPolicy
+from serverless_gc.waiting import asked_policy
 
 __all__ = ["Session", "current_session", "default_session"]
 
@@ -293,9 +294,9 @@ class Session:
         inner: WaitPolicy | None = None,
         on_expire: Literal["abort", "close"] = "abort",
     ) -> WaitPolicy:
-        """Make the waiting policy of one round: the given one or the session's, within the deadline."""
+        """Make the waiting policy of one round, within the deadline: the given one, the caller's, or the session's."""
         seconds = self.settings["deadline"] if deadline is None else check_seconds("deadline", deadline)
-        return Deadline(inner or self._policy(code), seconds, on_expire)
+        return Deadline(inner or asked_policy(code) or self._policy(code), seconds, on_expire)
 
     def _make_backend(self, store: Store | None = None) -> None:
         options = {**self._options, "store": store} if store is not None else self._options

@@ -23,6 +23,7 @@ from serverless_gc.cli.plan import plan
 from serverless_gc.cli.settings import config_app
 from serverless_gc.cli.simulate import simulate
 from serverless_gc.cli.trace import trace
+from serverless_gc.cli.train import train
 from serverless_gc.cli.words import make_console
 from serverless_gc.errors import InputError
 
@@ -51,6 +52,7 @@ app.command()(status)
 app.command()(simulate)
 app.command()(plan)
 app.command()(trace)
+app.command()(train)
 app.command()(clean)
 app.command()(destroy)
 app.add_typer(config_app, name="config")

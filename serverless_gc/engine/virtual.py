@@ -145,6 +145,15 @@ class VirtualHost:
                 raise
             yield outcome
 
+    @property
+    def draws(self) -> dict[str, Any]:
+        """State of the generator of the delays, JSON types; set it to repeat what followed."""
+        return dict(self._rng.bit_generator.state)
+
+    @draws.setter
+    def draws(self, state: dict[str, Any]) -> None:
+        self._rng.bit_generator.state = state
+
     async def close(self, engine: Engine) -> None:
         """Void the attempts that ``engine`` kept from its last round."""
         self._cancel(engine, "closed")

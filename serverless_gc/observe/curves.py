@@ -12,10 +12,10 @@ from serverless_gc.errors import InputError
 from serverless_gc.observe.plot import figure_type
 from serverless_gc.types import FloatArray
 
-__all__ = ["Curve", "plot_errors"]
+__all__ = ["COLOURS", "Curve", "plot_errors"]
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS = "osD^vPX<>"
 
 
@@ -77,11 +77,11 @@ def plot_errors(
     mean_axes, worst_axes = figure.subplots(1, 2, sharex=True, sharey=True)
     for i, curve in enumerate(curves):
         look = {
-            "color": _COLOURS[i % len(_COLOURS)],
+            "color": COLOURS[i % len(COLOURS)],
             "marker": _MARKERS[i % len(_MARKERS)],
             "markersize": 4,
             "linewidth": 1.3,
-            "linestyle": "-" if i < len(_COLOURS) else "--",
+            "linestyle": "-" if i < len(COLOURS) else "--",
             "label": curve.name if (curve.worst > 0).any() else f"{curve.name} (exact)",
         }
         for axes, errors in ((mean_axes, curve.mean), (worst_axes, curve.worst)):

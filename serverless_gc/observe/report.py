@@ -176,6 +176,10 @@ class Report:
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
         )
 
+    def without_spans(self) -> Report:
+        """Return the same account without its records of single attempts: what a long sum of reports can carry."""
+        return dataclasses.replace(self, spans=(), decodable={})
+
     def _shift(self, other: Report) -> int:
         mine = {s.round for s in self.spans} | set(self.decodable)
         theirs = {s.round for s in other.spans} | set(other.decodable)

@@ -12,6 +12,7 @@ from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSyn
 from serverless_gc.policies.freshk import FreshK
 from serverless_gc.policies.gossip import GossipProgress, GossipReady
 from serverless_gc.policies.groups import Groups
+from serverless_gc.policies.guarded import Guarded
 from serverless_gc.policies.locally_async import LocallyAsync
 from serverless_gc.policies.natural import approximate_policy, natural_policy
 from serverless_gc.policies.predict import (
@@ -44,6 +45,7 @@ __all__ = [
     "GossipProgress",
     "GossipReady",
     "Groups",
+    "Guarded",
     "KAsync",
     "KBatchAsync",
     "KBatchSync",

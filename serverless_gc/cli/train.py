@@ -1,0 +1,247 @@
+"""``serverless-gc train``: the same model by several optimizers and waiting policies, and what each costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich import box
+from rich.table import Table
+
+from serverless_gc.cli.words import make_console
+from serverless_gc.errors import InputError
+from serverless_gc.types import FloatArray, WaitPolicy
+
+if TYPE_CHECKING:
+    from serverless_gc.fitting import Fit
+    from serverless_gc.inject import Stragglers
+    from serverless_gc.session import Session
+    from serverless_gc.waiting import PolicyFactory
+
+__all__ = ["parse_policy", "train"]
+
+L2 = 1e-4
+ADAPTIVE_LR = 0.05
+"""Step length of the methods whose steps do not scale with the gradient."""
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One training."""
+
+    method: str
+    policy: str
+    fit: Fit
+    loss: float
+
+
+def train(
+    methods: Annotated[str, typer.Option(help="Optimizers, separated by commas.")] = "nesterov,adam,lbfgs",
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="Waiting policies: wait-all, until-decodable, k-sync:K, deadline:SECONDS, speculate; with a gradient "
+            "code also k-async:K, k-batch-async:K."
+        ),
+    ] = "wait-all,until-decodable,k-sync:14,deadline:0.3,speculate",
+    code: Annotated[str, typer.Option(help="Name of the code; see serverless-gc codes.")] = "polar",
+    workers: Annotated[int, typer.Option(min=2, help="Number of workers.")] = 16,
+    k: Annotated[
+        int | None, typer.Option(min=1, help="Source blocks or partitions; the code's own if not given.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each training.")] = 25,
+    rows: Annotated[int, typer.Option(min=100, help="Flights to use, spread over the year.")] = 12000,
+    backend: Annotated[str, typer.Option(help="simulated, local, processes, or aws (a deployed stack).")] = "simulated",
+    stragglers: Annotated[float, typer.Option(min=0, max=1, help="Fraction of slow tasks.")] = 0.1,
+    slowdown: Annotated[float, typer.Option(min=1, help="How many times longer a slow task takes.")] = 10.0,
+    service: Annotated[float, typer.Option(min=0, help="Injected service time where the clock is real.")] = 0.03,
+    plot: Annotated[Path | None, typer.Option(help="Draw the loss over billed seconds and over time.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of delays and stragglers.")] = 0,
+) -> None:
+    """Train a logistic regression on real flights by several optimizers and waiting policies, and compare the costs."""
+    from tqdm.auto import tqdm
+
+    from serverless_gc.cli.demo import largest_eigenvalue
+    from serverless_gc.cli.flights import load_flights
+    from serverless_gc.fitting.methods import METHODS
+    from serverless_gc.inject import Stragglers
+
+    named = _listed("--methods", methods)
+    if unknown := [name for name in named if name not in METHODS or name in {"fista", "proximal"}]:
+        smooth = [name for name in METHODS if name not in {"fista", "proximal"}]
+        raise InputError(f"--methods must name some of {', '.join(smooth)}; got {unknown[0]!r}")
+    waits = {word: parse_policy(word) for word in _listed("--policies", policies)}
+    _check_picture(plot)
+    X, y, _ = load_flights()
+    spread = np.linspace(0, len(y) - 1, min(rows, len(y))).astype(int)
+    X, y = X[spread], y[spread]
+    lr = 1.0 / (0.25 * largest_eigenvalue(X) + L2)
+    base = 0.0 if backend == "simulated" else service
+    slow = Stragglers(fraction=stragglers, slowdown=slowdown, base=base, seed=seed)
+    runs = []
+    with tqdm(total=len(named) * len(waits), unit="training", disable=not sys.stderr.isatty()) as bar:
+        for method in named:
+            for word, policy in waits.items():
+                bar.set_description(f"{method}, {word}")
+                with _session(backend, slow, seed) as session:  # every training meets the same delays
+                    data = session.encode(X, y, code=code, n_workers=workers, k=k)
+                    fit = _train_one(data, method, policy, _length(method, lr), steps)
+                runs.append(Trained(method, word, fit, loss_at(X, y, fit.w)))
+                bar.update()
+    console = make_console()
+    console.print(f"{len(y):,} flights, {X.shape[1]} columns; {code}, {workers} workers; backend {backend}.")
+    least = _least(X, y)
+    console.print(_table(runs, least))
+    if plot is not None:
+        _draw(runs, plot, least)
+        console.print(f"Loss over billed seconds and over time: {plot}")
+
+
+def parse_policy(word: str) -> PolicyFactory:
+    """Return the policy that a word of the command line stands for.
+
+    Raises
+    ------
+    InputError
+        If the word is unknown or its number is missing or wrong.
+
+    Examples
+    --------
+    >>> from serverless_gc.codes import get
+    >>> parse_policy("k-sync:3")(get("mds", n_workers=4, k=2)).k
+    3
+    """
+    from serverless_gc.policies import Deadline, KAsync, KBatchAsync, KSync, Speculate, UntilDecodable, WaitAll
+
+    name, _, number = word.partition(":")
+    plain: dict[str, PolicyFactory] = {
+        "wait-all": lambda _: WaitAll(),
+        "until-decodable": UntilDecodable,
+        "speculate": lambda code: Speculate(UntilDecodable(code)),
+    }
+    counted: dict[str, Callable[[int], WaitPolicy]] = {
+        "k-sync": KSync,
+        "k-async": KAsync,
+        "k-batch-async": KBatchAsync,
+    }
+    if name in plain and not number:
+        return plain[name]
+    try:
+        if name in counted:
+            policy = counted[name](int(number))
+            return lambda _: policy
+        if name == "deadline":
+            seconds = float(number)
+            Deadline(WaitAll(), seconds)
+            return lambda _: Deadline(WaitAll(), seconds, "close")
+    except ValueError as exc:
+        raise InputError(f"policy {word!r} needs a number behind its colon, as in k-sync:14 or deadline:0.3") from exc
+    known = [*plain, *(f"{each}:K" for each in counted), "deadline:SECONDS"]
+    raise InputError(f"unknown policy {word!r}; choose some of {', '.join(known)}")
+
+
+def loss_at(X: FloatArray, y: FloatArray, w: FloatArray) -> float:
+    """Compute the mean logistic loss in plain NumPy."""
+    z = X @ w
+    return float(np.mean(np.logaddexp(0, z) - y * z) + 0.5 * L2 * (w @ w))
+
+
+def _least(X: FloatArray, y: FloatArray) -> float:
+    """Find the least loss without workers, for the comparison."""
+    from scipy.optimize import minimize
+
+    from serverless_gc.cli.demo import reference_gradient
+
+    def objective(w: FloatArray) -> tuple[float, FloatArray]:
+        return loss_at(X, y, w), reference_gradient(X, y, w)
+
+    found = minimize(objective, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B", options={"ftol": 1e-13})
+    return float(found.fun)
+
+
+def _session(backend: str, slow: Stragglers, seed: int) -> Session:
+    from serverless_gc.session import Session
+
+    return Session(backend, inject=slow, seed=seed)
+
+
+def _train_one(data: Any, method: str, policy: PolicyFactory, lr: float | None, steps: int) -> Fit:
+    from serverless_gc.fitting import minimize
+
+    return minimize(
+        data,
+        np.zeros(data.n_cols),
+        method=method,
+        loss="logistic",
+        l2=L2,
+        reduction="mean",
+        lr=lr,
+        policy=policy,
+        max_rounds=steps,
+        tolerance=0.0,
+    )
+
+
+def _length(method: str, lr: float) -> float | None:
+    if method == "lbfgs":
+        return None
+    return ADAPTIVE_LR if method in {"adam", "amsgrad"} else lr
+
+
+def _listed(option: str, text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"{option} must name at least one")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"{option} names {twice[0]!r} twice: name every one once")
+    return names
+
+
+def _check_picture(path: Path | None) -> None:
+    if path is not None and path.suffix not in _PICTURES:
+        raise InputError(f"--plot must end in {', '.join(_PICTURES)}, got {path}")
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"--plot cannot be written, there is no folder {path.parent}: make it first")
+
+
+def _table(runs: Sequence[Trained], least: float) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), caption_justify="left")
+    table.add_column("method", no_wrap=True)
+    table.add_column("policy", no_wrap=True)
+    headings = ("steps /\ngradients", "final\nloss", "above\nleast", "seconds")
+    for heading in (*headings, "billed\nseconds", "run\non", "wasted", "peak"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run in runs:
+        account = run.fit.account
+        table.add_row(
+            run.method,
+            run.policy,
+            f"{account.updates} / {account.evaluations}",
+            f"{run.loss:.5f}",
+            f"{run.loss - least:.1e}",
+            f"{account.seconds:.1f}",
+            f"{account.billed_seconds:.0f}",
+            "-" if account.run_on is None else f"+{account.run_on:.0f}",
+            f"{account.busy_wasted / account.billed_seconds:.0%}",
+            str(account.peak),
+        )
+    table.caption = (
+        "final loss: in NumPy, at the weights found; the least one is SciPy's. billed seconds: of all attempts, up to "
+        "when they were given up. run on: seconds on top of that if nothing stops them then. wasted: share of billed "
+        "seconds that entered no answer. peak: most attempts running at once."
+    )
+    return table
+
+
+def _draw(runs: Sequence[Trained], path: Path, least: float) -> None:
+    from serverless_gc.observe.descent import Descent, plot_descent
+
+    lines = [Descent(run.policy, run.method, run.fit.values, run.fit.seconds, run.fit.billed_seconds) for run in runs]
+    plot_descent(lines, path, "Loss above the least one", least=least)

@@ -1,0 +1,145 @@
+"""One coded gradient after another, within the time of the whole run, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from serverless_gc.codes.base import Code
+from serverless_gc.encoded_data import EncodedData
+from serverless_gc.engine import Host, VirtualHost
+from serverless_gc.errors import DeadlineExceeded, InputError
+from serverless_gc.fitting.result import Account
+from serverless_gc.fitting.smoothness import Data
+from serverless_gc.observe import Report
+from serverless_gc.policies import FirstK, Guarded, UntilDecodable
+from serverless_gc.session import Session
+from serverless_gc.types import Array, WaitPolicy
+from serverless_gc.waiting import PolicyFactory, waiting
+
+__all__ = ["Evaluations", "TimeIsUp", "as_factory", "exact_rounds"]
+
+
+class TimeIsUp(Exception):
+    """The seconds of the whole run are over."""
+
+
+def as_factory(policy: Any) -> PolicyFactory | None:
+    """Return the function from code to policy that a policy, or such a function, stands for."""
+    if policy is None:
+        return None
+    if not isinstance(policy, type) and isinstance(policy, WaitPolicy):
+        return lambda _: policy
+    if not callable(policy):
+        raise InputError(f"policy must be a waiting policy or a function from a code to one, got {policy!r}")
+    factory: PolicyFactory = policy
+    return factory
+
+
+def exact_rounds(policy: PolicyFactory | None, data: Data, options: Mapping[str, Any]) -> PolicyFactory | None:
+    """Return a policy that closes no round of an exact code before its answer is determined.
+
+    Where approximate gradients were asked for, or the code gives no others, it is left as it is.
+
+    Raises
+    ------
+    InputError
+        If the policy does not go with coded gradients or with the other options.
+    """
+    if policy is None:
+        return None
+    given = policy
+    if isinstance(data, EncodedData):
+        raise InputError("encoded data wait for the workers that wait= says: policy does not go with them")
+    if twice := {"max_error", "wait"} & {name for name, value in options.items() if value is not None}:
+        raise InputError(f"policy and {min(twice)} both say when to stop waiting: give one of them")
+    probe = given(data.code)
+    if isinstance(probe, FirstK) and probe.eager:
+        raise InputError(
+            "an eager policy lets a worker deliver several results to one round, of which a coded gradient can use one "
+            "only: use KSync instead of KBatchSync, or KBatchAsync for stale gradients"
+        )
+    if options.get("on_undecodable") == "approximate" or not data.code.exact:
+        return given
+
+    def guarded(code: Code) -> WaitPolicy:
+        inner = given(code)
+        return inner if isinstance(inner, UntilDecodable) else Guarded(inner, code)
+
+    return guarded
+
+
+class Evaluations:
+    """Values and gradients of one objective.
+
+    Attributes
+    ----------
+    account, report
+        What they have cost so far.
+    """
+
+    def __init__(
+        self, data: Data, options: Mapping[str, Any], policy: PolicyFactory | None, seconds: float | None
+    ) -> None:
+        self._data = data
+        self._options = dict(options)
+        self._policy = policy
+        self._seconds = seconds
+        owner = data.owner
+        usual = owner.settings["deadline"] if isinstance(owner, Session) else None
+        self._deadline: float | None = self._options.pop("deadline", None) or usual
+        self._clock: VirtualHost | None = None
+        self._ignored = 0.0
+        self.account = Account()
+        self.report = Report(rounds=0)
+
+    def watch(self, host: Host) -> None:
+        """Ask a simulated clock what runs on unseen, from now on."""
+        if isinstance(host, VirtualHost):
+            self._clock, self._ignored = host, host.ignored_seconds
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether the seconds of the run are over."""
+        return self._seconds is not None and self.account.seconds >= self._seconds
+
+    def spent(self, report: Report, staleness: tuple[int, ...] | None = None, *, evaluations: int = 1) -> None:
+        """Enter what rounds have cost."""
+        run_on = None
+        if self._clock is not None:
+            run_on, self._ignored = self._clock.ignored_seconds - self._ignored, self._clock.ignored_seconds
+        self.account = self.account.with_report(report, staleness, evaluations=evaluations, run_on=run_on)
+        self.report = self.report.merge(report.without_spans())
+
+    async def at(self, x: Array) -> tuple[float, Array]:
+        """Return value and gradient.
+
+        Raises
+        ------
+        TimeIsUp
+            If the seconds of the run do not suffice.
+        NotDecodableError, DeadlineExceeded
+            If a round failed.
+        """
+        deadline, last = self._deadline, False
+        if self._seconds is not None:
+            left = self._seconds - self.account.seconds
+            if left <= 0:
+                raise TimeIsUp
+            last = deadline is None or left < deadline
+            deadline = left if last else deadline
+        try:
+            with waiting(self._policy):
+                value, gradient, report = await self._data.value_and_gradient_async(
+                    x, with_report=True, deadline=deadline, **self._options
+                )
+        except DeadlineExceeded:
+            if last:
+                raise TimeIsUp from None
+            raise
+        self.spent(report)
+        if np.iscomplexobj(gradient):
+            raise InputError("complex data have complex gradients, and minimize serves real weights only")
+        return float(value), gradient

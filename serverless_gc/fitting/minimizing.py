@@ -1,0 +1,205 @@
+"""`minimize`: one loop for every method, each step one coded gradient or a few of a line search."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from serverless_gc.background import blocking, homed
+from serverless_gc.codes.base import manifest_to_bytes
+from serverless_gc.data import CodedData, Reduction
+from serverless_gc.encoded_data import EncodedData
+from serverless_gc.errors import InputError
+from serverless_gc.fitting.evaluate import Evaluations, as_factory, exact_rounds
+from serverless_gc.fitting.loop import Limits, Loop
+from serverless_gc.fitting.methods import Rule, plan, words
+from serverless_gc.fitting.result import Fit, Iterate
+from serverless_gc.fitting.saved import Place
+from serverless_gc.fitting.smoothness import Data
+from serverless_gc.fitting.stale import StaleLoop
+from serverless_gc.gradient_call import AnyLoss
+from serverless_gc.gradient_data import GradientData
+from serverless_gc.optim.line_search import Searching
+from serverless_gc.optim.proximal import Prox
+from serverless_gc.optim.schedules import Rate
+from serverless_gc.prepare import check_number, check_point, check_seconds
+from serverless_gc.types import WaitPolicy
+from serverless_gc.waiting import PolicyFactory
+
+__all__ = ["minimize", "minimize_async"]
+
+
+@homed
+async def minimize_async(
+    data: Data,
+    w0: Any,
+    *,
+    method: str | Rule = "nesterov",
+    loss: AnyLoss = "squared",
+    l2: float = 0.0,
+    l1: float = 0.0,
+    prox: Prox | None = None,
+    reduction: Reduction = "sum",
+    sample_weight: Any = None,
+    lr: Rate | str | None = None,
+    policy: WaitPolicy | PolicyFactory | None = None,
+    max_rounds: int = 200,
+    tolerance: float = 1e-6,
+    change: float = 0.0,
+    seconds: float | None = None,
+    callback: Callable[[Iterate], Any] | None = None,
+    progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 1,
+    resume: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> Fit:
+    """Minimize a loss over encoded data; every gradient is a coded one.
+
+    Parameters
+    ----------
+    data
+        What `Session.encode` gave, with ``y``.
+    w0
+        Where to begin: ``(n_cols,)``, ``(n_cols, c)``, or for a function of one's own any shape.
+    method
+        ``"nesterov"``, ``"gradient-descent"``, ``"momentum"``, ``"adam"``, ``"amsgrad"``, ``"dual-averaging"``,
+        ``"lbfgs"``; with ``l1`` or ``prox`` ``"proximal"`` or ``"fista"``; or an optimizer of `serverless_gc.optim`.
+    loss, l2, reduction, sample_weight
+        The objective, as for ``data.value_and_gradient``.
+    l1
+        Adds ``l1 * ||w||_1``; not divided by the number of rows.
+    prox
+        Proximal map ``prox(x, step)`` of another part that is not smooth, such as `serverless_gc.optim.box`.
+    lr
+        Step length: a number, a function of the step's number, ``"lipschitz"`` (one over the curvature, estimated by a
+        few coded products beforehand) or ``"backtracking"`` (a line search; ``"gradient-descent"``, ``"nesterov"``,
+        ``"proximal"`` and ``"fista"``). None takes the first where the curvature of the loss is bounded, else the
+        second; Adam and AMSGrad take their own default.
+    policy
+        When rounds stop waiting: a policy, or a function from code to policy, for every round. Exact codes are waited
+        for until they can decode all the same, unless ``on_undecodable="approximate"`` is given. With policies that
+        keep tasks in flight (`KAsync`, `KBatchAsync`) gradients are stale; for gradient codes.
+    max_rounds
+        Steps to make at most, those before a resumption included. A step is one coded gradient, more in a line search.
+    tolerance
+        Stop when the norm of the gradient is at most this times that at the start; 0 for never.
+    change
+        Stop when a step moves by at most this times the norm of the weights; 0 for only when it does not move at all.
+    seconds
+        Stop after so many seconds of rounds, on the clock of the backend. A round cut short by this is not accounted.
+    callback
+        Told each step, in a thread of its own; stops the run by returning True.
+    progress
+        Show a bar with the objective's value.
+    checkpoint
+        A file, or a URL ``file://...`` or ``s3://bucket/name``, that keeps the state after steps. If it is there the
+        run goes on from it: with the same arguments, to the same weights as without an interruption (bit for bit if the
+        same results arrive, as on the simulated backend). Policies, deadlines and limits may differ.
+    every
+        Write it after every so many steps.
+    resume
+        Whether to take up what is there; else it is overwritten.
+    seed
+        Of what an asynchronous policy draws.
+    **options
+        Further options of ``data.value_and_gradient``: ``strategy``, ``on_undecodable``, ``max_error``, ``wait``,
+        ``deadline`` of one gradient. With a checkpoint or a line search ``strategy="auto"`` means ``"two-round"``,
+        whose rounds do not depend on what was computed before and whose values are as accurate as its gradients.
+
+    Returns
+    -------
+    Fit
+        Weights, history, account and the reason of stopping.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong or does not go with another, or the checkpoint is of another run.
+    NotDecodableError, DeadlineExceeded
+        If a round failed; a checkpoint has the steps before it.
+    StoreError
+        If the checkpoint cannot be read or written.
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> with sgc.Session("simulated") as s:
+    ...     data = s.encode(X, X @ [1.0, -2.0, 0.5], code="mds", n_workers=6, k=4)
+    ...     fit = sgc.minimize(data, np.zeros(3), method="lbfgs")
+    >>> fit.w.round(5), fit.reason
+    (array([ 1. , -2. ,  0.5]), 'gradient')
+    """
+    if not isinstance(data, (CodedData, GradientData, EncodedData)):
+        raise InputError(
+            "data must be what Session.encode gave, with y, under a data or gradient code; workers that return "
+            f"polynomials of encoded rows serve single gradients only; got {type(data).__name__}"
+        )
+    point = check_point(w0, "w0")
+    if point.dtype.kind == "c":
+        raise InputError("w0 must be real")
+    chosen = plan(method, lr, l1, prox)
+    limits = _limits(max_rounds, tolerance, change, seconds, every)
+    objective: dict[str, Any] = {"loss": loss, "l2": l2, "reduction": reduction, **options}
+    if sample_weight is not None:
+        objective["sample_weight"] = np.asarray(sample_weight)
+    if unknown := {"with_report"} & set(options):
+        raise InputError(f"{min(unknown)} does not go with minimize: the report is part of the fit")
+    factory = as_factory(policy)
+    stale = factory is not None and factory(data.code).leftover == "keep"
+    # One round is less accurate in the value, which searches compare; and when it is chosen depends on the past.
+    plain = checkpoint is not None or isinstance(chosen.make(1.0), Searching)
+    if plain and isinstance(data, CodedData) and objective.get("strategy", "auto") == "auto":
+        objective["strategy"] = "two-round"
+    asked = {"w0": point, "method": method, "lr": lr, "l1": l1, "prox": prox, "seed": seed, **objective}
+    asked.pop("deadline", None)
+    settings = {name: words(value) for name, value in asked.items()}
+    settings |= _identity(data)
+    loop: Loop = (StaleLoop if stale else Loop)(
+        data=data,
+        plan=chosen,
+        w0=point,
+        objective=objective,
+        limits=limits,
+        settings=settings,
+        place=None if checkpoint is None else Place(checkpoint),
+        resume=resume,
+        callback=callback,
+        progress=progress,
+        evaluations=Evaluations(data, objective, None if stale else exact_rounds(factory, data, options), seconds),
+        policy=factory,
+        seed=seed,
+    )
+    return await loop.run()
+
+
+def _limits(max_rounds: int, tolerance: float, change: float, seconds: float | None, every: int) -> Limits:
+    for name, count in (("max_rounds", max_rounds), ("every", every)):
+        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
+            raise InputError(f"{name} must be an integer of at least 1, got {count!r}")
+    for name, share in (("tolerance", tolerance), ("change", change)):
+        if not 0 <= check_number(name, share) < np.inf:
+            raise InputError(f"{name} must be a finite number of at least 0, got {share!r}")
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    return Limits(int(max_rounds), float(tolerance), float(change), int(every))
+
+
+def _identity(data: Data) -> dict[str, str]:
+    """Say which data and code a run is about."""
+    code = words(np.frombuffer(manifest_to_bytes(data.code.manifest()), np.uint8)).split()[-1]
+    y = None if isinstance(data, EncodedData) else data.y
+    return {
+        "X": data.fingerprint,
+        "y": words(y),
+        "code": f"{data.code.name} ({data.code.n_workers} workers, k = {data.code.k}, {code})",
+    }
+
+
+minimize = blocking(minimize_async)

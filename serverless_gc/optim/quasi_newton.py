@@ -1,0 +1,115 @@
+"""Limited-memory BFGS with a line search, on exact values and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from serverless_gc.errors import InputError
+from serverless_gc.optim.line_search import Stepped, Trials, wolfe
+from serverless_gc.types import Array
+
+__all__ = ["QuasiNewton"]
+
+State: TypeAlias = tuple[Array, Array]
+
+_LEAST_CURVATURE = 1e-10
+"""Pairs whose curvature, relative to their lengths, is below this say more about rounding than about the objective."""
+
+Found: TypeAlias = tuple[Array, float, Array] | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuasiNewton:
+    """L-BFGS: steps scaled by the curvature seen lately, their length found by the strong Wolfe conditions.
+
+    Values and gradients should be exact; where answers come from changing sets of workers without decoding, other rules
+    are needed.
+
+    D. C. Liu, J. Nocedal, "On the limited memory BFGS method for large scale optimization" (1989).
+
+    Parameters
+    ----------
+    memory
+        How many steps are remembered.
+    c1, c2
+        Of the Wolfe conditions, `serverless_gc.optim.line_search.wolfe`.
+    most_trials
+        Points to try in one step.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of range.
+    """
+
+    memory: int = 10
+    c1: float = 1e-4
+    c2: float = 0.9
+    most_trials: int = 30
+
+    def __post_init__(self) -> None:
+        if self.memory < 1 or self.most_trials < 1:
+            raise InputError(f"memory and most_trials must be at least 1, got {self.memory} and {self.most_trials}")
+        if not 0 < self.c1 < self.c2 < 1:
+            raise InputError(f"c1 and c2 must satisfy 0 < c1 < c2 < 1, got {self.c1} and {self.c2}")
+
+    def init(self, x: Array) -> State:
+        """Return the state before the first step: no pairs of moves and changes of the gradient."""
+        return np.zeros((0, x.size)), np.zeros((0, x.size))
+
+    def search(self, x: Array, value: float, gradient: Array, state: tuple[Array, ...]) -> Trials:
+        """Make one step."""
+        moves, changes = state
+        flat = gradient.reshape(-1)
+        found: Found = None
+        if len(moves):
+            found = yield from self._along(x, value, flat, -_two_loops(flat, moves, changes), 1.0)
+        if found is None:  # what is remembered misleads, or there is nothing yet
+            moves, changes = self.init(x)
+            found = yield from self._along(x, value, flat, -flat, 1 / (float(np.linalg.norm(flat)) or 1.0))
+        if found is None:
+            return Stepped(x, state, (value, gradient), "no step along the gradient lowers the objective")
+        new, new_value, new_gradient = found
+        move, change = (new - x).reshape(-1), new_gradient.reshape(-1) - flat
+        if move @ change > _LEAST_CURVATURE * np.linalg.norm(move) * np.linalg.norm(change):
+            moves, changes = (np.vstack([old, one])[-self.memory :] for old, one in ((moves, move), (changes, change)))
+        return Stepped(new, (moves, changes), (new_value, new_gradient))
+
+    def _along(
+        self, x: Array, value: float, gradient: Array, direction: Array, first: float
+    ) -> Generator[Array, tuple[float, Array], Found]:
+        """Search a line; None if it does not lead down."""
+        slope = float(gradient @ direction)
+        if not slope < 0:
+            return None
+        towards = direction.reshape(x.shape)
+        tried: dict[float, tuple[Array, float, Array]] = {}
+        lengths = wolfe(value, slope, first, c1=self.c1, c2=self.c2, most_trials=self.most_trials)
+        length = next(lengths)
+        while True:
+            point = x + length * towards
+            here, slopes = yield point
+            tried[length] = (point, here, slopes)
+            try:
+                length = lengths.send((here, float(slopes.reshape(-1) @ direction)))
+            except StopIteration as stop:
+                return tried.get(stop.value)
+
+
+def _two_loops(gradient: Array, moves: Array, changes: Array) -> Array:
+    """Multiply by the inverse Hessian that the pairs stand for."""
+    q = gradient.copy()
+    shares = []
+    weights = 1 / np.einsum("ij,ij->i", moves, changes)
+    for move, change, weight in zip(moves[::-1], changes[::-1], weights[::-1], strict=True):
+        share = weight * (move @ q)
+        q -= share * change
+        shares.append(share)
+    q *= (moves[-1] @ changes[-1]) / (changes[-1] @ changes[-1])
+    for move, change, weight, share in zip(moves, changes, weights, reversed(shares), strict=True):
+        q += (share - weight * (change @ q)) * move
+    return q

@@ -1,6 +1,5 @@
 """The papers' qualitative results hold at toy size; every script also draws its picture."""
 
-import sys
 from dataclasses import fields
 from importlib import import_module
 from itertools import pairwise
@@ -9,30 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import image
-from threadpoolctl import threadpool_limits
 
 FOLDER = Path(__file__).parents[2] / "examples" / "reproductions"
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "laboratory")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _importable():
-    sys.path.insert(0, str(FOLDER))
-    with threadpool_limits(1):  # matrices are small: more threads only wait for each other
-        yield
-    sys.path.remove(str(FOLDER))
-
-
-@pytest.fixture(scope="module")
-def figures():
-    made = {}
-
-    def of(name):
-        if name not in made:
-            made[name] = import_module(name).figures()
-        return made[name]
-
-    return of
+SHARED = {"laboratory", "network_problems", "toy_problems"}
+SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.py")} - SHARED)
 
 
 def ascending(*values):

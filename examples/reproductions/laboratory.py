@@ -106,6 +106,7 @@ class Panel:
     x: str = ""
     log: bool = False
     top: float = np.inf
+    legend: bool = True  # False where another panel tells the same names
 
 
 def draw(path, title, panels):
@@ -123,10 +124,10 @@ def draw(path, title, panels):
             ax.plot(
                 x, shown, color=COLOURS[i % 7], linewidth=1.3, linestyle=("-", (0, (5, 2)))[i % 2], label=name, **look
             )
-        if panel.lines:
-            ax.legend(fontsize=7, framealpha=0.8, edgecolor="none")
-            if all(np.issubdtype(np.asarray(x).dtype, np.integer) for x, _ in panel.lines.values()):
-                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if panel.lines and panel.legend:
+            ax.legend(fontsize=7, framealpha=0.6, edgecolor="none")
+        if panel.lines and all(np.issubdtype(np.asarray(x).dtype, np.integer) for x, _ in panel.lines.values()):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if panel.bars:
             places = range(len(panel.bars))
             heights = list(panel.bars.values())

@@ -115,6 +115,7 @@ def picture(found, path):
                 lines={name: (rounds, excess) for name, excess in part.items()},
                 x="rounds",
                 log=True,
+                legend=part is found.mean_node,
             )
             for title, part in (("mean of the models", found.mean_node), ("each model, mean", found.each_node))
         ]

@@ -1,7 +1,7 @@
 """Ozfatura, Gunduz, Ulukus, "Speeding Up Distributed Gradient Descent by Utilizing Non-persistent Stragglers" and on.
 
-arXiv:1808.02240 and, of the same authors, coded partial gradients (1811.09271) and clusters (1903.01974): a slow worker
-is not a dead one. It sends a message after each of its subtasks; one message at the end is what earlier codes send.
+arXiv:1808.02240 and, of the same authors, clusters with several messages (2019): a slow worker is not a dead one. It
+sends a message after each of its subtasks; one message at the end is what earlier codes send.
 """
 
 from dataclasses import dataclass

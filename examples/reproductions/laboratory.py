@@ -94,7 +94,10 @@ def random_errors(code, stragglers, trials=100, seed=0, method="optimal"):
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of a picture: lines by name, as ``(x, y)``, or bars by name, as a height."""
+    """One part of a picture: lines by name, as ``(x, y)``, or bars by name, as a height.
+
+    What is above ``top`` is not drawn: runs that diverge would leave no room for the others.
+    """
 
     title: str
     y: str
@@ -102,6 +105,8 @@ class Panel:
     bars: dict | None = None
     x: str = ""
     log: bool = False
+    top: float = np.inf
+    legend: bool = True  # False where another panel tells the same names
 
 
 def draw(path, title, panels):
@@ -113,21 +118,22 @@ def draw(path, title, panels):
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for i, (name, (x, y)) in enumerate((panel.lines or {}).items()):
             height = np.asarray(y, float)
-            shown = np.where(height > 0, height, np.nan) if panel.log else height
+            shown = np.where((height <= panel.top) & ((height > 0) | (not panel.log)), height, np.nan)
             look = {"marker": "osD^vPX"[i % 7], "markersize": 3.5} if len(x) <= 30 else {}
             # Dashes let a line that lies on another one be seen.
             ax.plot(
                 x, shown, color=COLOURS[i % 7], linewidth=1.3, linestyle=("-", (0, (5, 2)))[i % 2], label=name, **look
             )
-        if panel.lines:
-            ax.legend(fontsize=7, frameon=False)
-            if all(np.issubdtype(np.asarray(x).dtype, np.integer) for x, _ in panel.lines.values()):
-                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if panel.lines and panel.legend:
+            ax.legend(fontsize=7, framealpha=0.6, edgecolor="none")
+        if panel.lines and all(np.issubdtype(np.asarray(x).dtype, np.integer) for x, _ in panel.lines.values()):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if panel.bars:
             places = range(len(panel.bars))
             heights = list(panel.bars.values())
             bars = ax.barh(places, heights, color=[COLOURS[i % 7] for i in places], height=0.6)
-            ax.bar_label(bars, fmt="%.3g", fontsize=7, padding=2)
+            labels = [f"{height:,.0f}" if height >= 1000 else f"{height:.3g}" for height in heights]
+            ax.bar_label(bars, labels, fontsize=7, padding=2)
             ax.set_yticks(places, list(panel.bars), fontsize=8)
             ax.invert_yaxis()
             ax.margins(x=0.15)
@@ -137,7 +143,7 @@ def draw(path, title, panels):
         if panel.log:
             (ax.set_xscale if panel.bars else ax.set_yscale)("log")
         ax.set_title(panel.title, fontsize=9, loc="left")
-        ax.tick_params(labelsize=8)
+        ax.tick_params(labelsize=8, which="both")
         ax.grid(color="#E5E5E5", linewidth=0.6, axis="x" if panel.bars else "both")
         ax.set_axisbelow(True)
         for side in ("top", "right"):

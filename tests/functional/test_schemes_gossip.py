@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from network_problems import MemoryNodes, net16
+from network_problems import MemoryNodes, net16, nothing, still
 
 from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
@@ -18,8 +18,7 @@ from serverless_gc.gossip import (
     own_share,
     synchronous,
 )
-from serverless_gc.optim import inverse_time
-from serverless_gc.policies import GossipReady, KSync
+from serverless_gc.policies import GossipReady
 from serverless_gc.stragglers import Exponential
 from serverless_gc.topologies import (
     Complete,
@@ -31,14 +30,6 @@ from serverless_gc.topologies import (
 )
 
 LOPSIDED = FromAdjacency([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]])  # columns of 6.11 (f)
-
-
-def nothing(node, k, x):  # noqa: ARG001 - a gradient
-    return np.zeros_like(x)
-
-
-def still(k):  # noqa: ARG001 - a step length
-    return 0.0
 
 
 def last(kernel, n, rounds):
@@ -96,23 +87,13 @@ def test_aet_counts_samples_through_the_rounds():
     assert sorted(seen) == [(i, t) for i in range(3) for t in range(12)]
 
 
-def test_aet_sends_less_and_still_arrives():
-    growing, short, long = LinearSampleTrigger(10, 10), LinearSampleTrigger(0, 10), LinearSampleTrigger(0, 150)
-    assert short.rounds(4000) >= 10 * growing.rounds(4000)
-    assert abs(long.rounds(4000) - growing.rounds(4000)) <= 1
-
-    def excess(trigger, seed, samples):
-        """Of the last model that all nodes had in common by then."""
-        p = net16(n=8, batch=1, shuffled=True, seed=seed)
-        kernel = AET(Complete(8), p.gradient, np.zeros(p.d), trigger, inverse_time(0.1, 0.01))
-        states = last(kernel, 8, trigger.rounds(samples + 1) - 1)
-        return p.excess(np.mean([x for x, _ in states], axis=0)), p.excess(np.zeros(p.d))
-
-    early = {t: np.mean([excess(t, seed, 500)[0] for seed in range(10)]) for t in (growing, long)}
-    assert early[growing] <= 0.75 * early[long]
-    for trigger in (growing, short, long):
-        final, initial = excess(trigger, 0, 2000)
-        assert final < 0.003 * initial
+def test_aet_sends_less_and_still_arrives(figures):
+    found = figures("policy_aet_2021")
+    growing, short, long = found.messages.values()
+    assert short >= 10 * growing
+    assert abs(long - growing) <= 1
+    assert found.early["10, 20, 30, ..."] <= 0.75 * found.early["150 always"]
+    assert max(found.final.values()) < 0.003
 
 
 # -- Stochastic Gradient Push ----------------------------------------------------------------------------
@@ -200,59 +181,15 @@ def test_push_sum_finds_the_mean_where_others_do_not():
     np.testing.assert_allclose([s[0][0] for s in last(RowAverage(LOPSIDED, nothing, x0, still), 4, 200)], 57 / 13)
 
 
-@pytest.mark.parametrize(
-    ("policy", "seconds"),
-    [
-        (None, 2.72),
-        (lambda: GossipReady(Ring(8), every=400), 2.21),
-        (lambda: GossipReady(OnePeerExponential(8), every=400), 1.97),
-        (lambda: GossipReady(OnePeerExponential(8), 1, every=400), 1.52),
-        (lambda: GossipReady(OnePeerExponential(8), 3, every=400), 1.28),
-    ],
-    ids=["barrier", "ring", "one-peer", "tau=1", "tau=3"],
-)
-def test_waiting_for_neighbours_alone_is_shorter(policy, seconds):
-    host = VirtualHost(Exponential(1.0), seed=3)
-    if policy is None:
-        rounds = len(list(host.simulate(Engine(KSync(8), 8, keep_records=False), 1200)))
-    else:
-        rounds = 400 * len(list(host.simulate(Engine(policy(), 8, keep_records=False), 3)))
-    assert host.now / rounds == pytest.approx(seconds, rel=0.04)
+def test_waiting_for_neighbours_alone_is_shorter(figures):
+    seconds = list(figures("policy_push_2019").seconds.values())
+    assert seconds == pytest.approx([2.72, 2.21, 1.97, 1.52, 1.28], rel=0.04)
 
 
-def test_push_sum_is_as_good_as_an_all_reduce():
-    n, rounds = 16, 300
-
-    def lr(t):
-        return 0.0 if t == rounds - 1 else 0.05 if t < rounds // 2 else 0.005  # the last round only mixes
-
-    def irregular(seed):
-        rng, edges = np.random.default_rng(seed), np.zeros((n, n), bool)
-        for i in range(n):
-            edges[i, [(i + 1) % n, 0, *rng.choice(n, rng.integers(4), replace=False)]] = True
-        return FromAdjacency(edges)
-
-    figures = {}
-    for seed in range(2):
-        p = net16(batch=10, seed=seed)
-        x = np.zeros(p.d)
-        for t in range(rounds):
-            x = x - lr(t) * np.mean([p.gradient(i, t + 1, x) for i in range(n)], axis=0)
-        figures["all-reduce"] = figures.get("all-reduce", 0) + np.array([p.excess(x)] * 2)
-        common, digraph = (p.gradient, np.zeros(p.d), lr), irregular(seed)
-        for name, kernel in {
-            "one-peer": PushSum(OnePeerExponential(n), *common),
-            "irregular": PushSum(digraph, *common),
-            "rows": RowAverage(digraph, *common),
-            "biased": PushSum(digraph, *common, debias=False),
-        }.items():
-            models = [kernel.model(s) if isinstance(kernel, PushSum) else s[0] for s in last(kernel, n, rounds)]
-            both = p.excess(np.mean(models, axis=0)), np.mean([p.excess(m) for m in models])
-            figures[name] = figures.get(name, 0) + np.array(both)
-    mean, each = figures["all-reduce"]
-    for name in ("one-peer", "irregular"):
-        assert figures[name][0] < 1.5 * mean
-        assert figures[name][1] < 4 * each
-    for name in ("rows", "biased"):
-        assert figures[name][0] > 20 * mean
-        assert figures[name][1] > 20 * each
+def test_push_sum_is_as_good_as_an_all_reduce(figures):
+    found = figures("policy_push_2019")
+    for final, margin in ((found.final_mean_node, 1.5), (found.final_each_node, 4)):
+        for name in ("push, one peer", "push, irregular"):
+            assert final[name] < margin * final["all-reduce"]
+        for name in ("averages of rows", "push without weights"):
+            assert final[name] > 20 * final["all-reduce"]

@@ -1,78 +1,21 @@
 """LASGD and LayUp: what their papers promise, on toy problems and in virtual time."""
 
-import asyncio
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from network_problems import Lin20, MemoryNodes, SometimesSlow, net16
+from network_problems import Lin20, SometimesSlow, net16, nothing, still, trained
+from policy_lasgd_2022 import lasgd
 
-from serverless_gc.engine import Completion, Engine, VirtualHost
+from serverless_gc.aggregate import Mean
 from serverless_gc.errors import InputError
-from serverless_gc.gossip import (
-    LEAST_WEIGHT,
-    GroupedSGD,
-    GroupGradients,
-    LayUp,
-    Mail,
-    PushSum,
-    synchronous,
-)
+from serverless_gc.gossip import LEAST_WEIGHT, LayUp, Mail, synchronous
 from serverless_gc.optim import SGD
-from serverless_gc.policies import GossipReady, KAsync, LocallyAsync, WaitAll
+from serverless_gc.policies import KAsync
 from serverless_gc.stragglers import Constant, Exponential
-from serverless_gc.topologies import (
-    FromAdjacency,
-    Groups,
-    LayerPeers,
-)
-from serverless_gc.training import Training
-from serverless_gc.types import Update
-
-
-def nothing(node, k, x):  # noqa: ARG001 - a gradient
-    return np.zeros_like(x)
-
-
-def still(k):  # noqa: ARG001 - a step length
-    return 0.0
-
+from serverless_gc.topologies import LayerPeers
 
 # -- LASGD -----------------------------------------------------------------------------------------------
-
-
-class Mean:
-    def combine(self, arrivals, ctx):  # noqa: ARG002 - the protocol
-        return Update(np.mean([a.body for a in arrivals], axis=0))
-
-
-def trained(policy, x, aggregator, optimizer, gradient, model, *, slots, updates=None, until=None, seed=0):
-    """Run a training in virtual time; list (time, model) after each update."""
-    calls = [0] * slots
-
-    async def work(task, x):
-        calls[task.slot] += 1
-        group = task.payload.get("group")
-        return Completion(gradient(task.slot, calls[task.slot], x if group is None else x[group]))
-
-    async def run():
-        host = VirtualHost(model, seed=seed)
-        engine = Engine(policy, slots, keep_records=False)
-        training = Training(engine, host, work, x, aggregator=aggregator, optimizer=optimizer)
-        steps = []
-        async for step in training.steps(updates or 10**6):
-            steps.append((step.outcome.t_close, step.x))
-            if until is not None and step.outcome.t_close > until:
-                break
-        return steps
-
-    return asyncio.run(run())
-
-
-def lasgd(size, period, gradient, model, *, slots, lr=0.05, d=20, **options):
-    groups = Groups(slots, size).groups()
-    plugins = (np.zeros((len(groups), d)), GroupGradients(), GroupedSGD(lr, period))
-    return trained(LocallyAsync(groups, period), *plugins, gradient, model, slots=slots, **options)
 
 
 def test_lasgd_with_one_group_is_asynchronous_sgd():
@@ -119,21 +62,13 @@ def test_lasgd_models_are_bit_identical_after_an_average():
     assert not all(equal)
 
 
-def test_lasgd_larger_groups_stand_stragglers_better():
-    def excess(size, period, seeds, times=(20, 58)):
-        found = []
-        for seed in seeds:
-            p = Lin20(batch=8, seed=seed)
-            steps = lasgd(size, period, p.gradient, SometimesSlow(), slots=16, until=times[-1], seed=seed)
-            found.append([p.excess([x for t, x in steps if t <= time][-1].mean(axis=0)) for time in times])
-        return np.mean(found, axis=0)
-
-    seeds = range(3)
-    figures = {size: excess(size, period, seeds) for size, period in ((1, 4), (2, 4), (4, 4), (8, 8), (16, 1))}
-    early = [figures[size][0] for size in (1, 2, 4, 8)]
+def test_lasgd_larger_groups_stand_stragglers_better(figures):
+    by_size = list(figures("policy_lasgd_2022").at_checkpoints.values())
+    early = [excess[0] for excess in by_size[:4]]
     assert early == sorted(early, reverse=True)
     assert early[0] > 1.3 * early[1] > 1.3**2 * early[2]
-    assert figures[8][1] < figures[16][1]  # a lower floor than asynchronous SGD
+    eights, asynchronous = by_size[3:]
+    assert eights[1] < asynchronous[1]
 
 
 # -- LayUp -----------------------------------------------------------------------------------------------
@@ -197,43 +132,9 @@ def test_layup_needs_a_coordinate_for_each_layer():
         LayUp(LayerPeers(2, 3), nothing, np.zeros(2), 0.1)
 
 
-def test_layup_goes_on_while_others_wait_for_stragglers():
-    n, lr, times = 16, 0.3, (20, 58)
-
-    def excess(scheme, topology, p, seed):
-        """Mean excess of the nodes at each time, every node with the mail that has reached it."""
-        nodes = MemoryNodes(scheme(topology, p.gradient, np.zeros(p.d), lr))
-        merging = scheme(topology, nothing, np.zeros(p.d), still)
-        left, found = list(times), []
-        host = VirtualHost(SometimesSlow(), seed=seed)
-
-        async def execute(task):
-            while left and host.now > left[0]:
-                models = [merging.step(i, k + 1, s, nodes.waiting(i))[0] for i, (k, s) in nodes.states.items()]
-                found.append((p.excess(np.mean(models, axis=0)), np.mean([p.excess(m) for m in models])))
-                left.pop(0)
-            return await nodes.run(task)
-
-        async def run():
-            engine = Engine(GossipReady(topology, None, ahead=True), n, keep_records=False)
-            while left:
-                await host.run(engine, execute)
-
-        asyncio.run(run())
-        return found
-
-    figures = []
-    for seed in range(3):
-        p = Lin20(batch=8, seed=seed)
-        gossip = excess(LayUp, LayerPeers(n, 4, seed=seed), p, seed)
-        none = excess(PushSum, FromAdjacency(np.zeros((n, n))), p, seed)
-        steps = trained(
-            WaitAll(), np.zeros(p.d), Mean(), SGD(lr), p.gradient, SometimesSlow(), slots=n, until=times[-1], seed=seed
-        )
-        barrier = [p.excess([x for t, x in steps if t <= time][-1]) for time in times]
-        figures.append([gossip[0][0], gossip[0][1], gossip[1][1], none[0][1], none[1][1], barrier[0]])
-    gossip_mean, gossip_early, gossip_late, none_early, none_late, barrier = np.mean(figures, axis=0)
-    assert barrier > 4 * gossip_mean
-    assert barrier > 4 * gossip_early
-    assert gossip_early < none_early
-    assert gossip_late < 0.75 * none_late
+def test_layup_goes_on_while_others_wait_for_stragglers(figures):
+    barrier, alone, gossip, gossip_mean = figures("policy_layup_2024").at_checkpoints.values()
+    assert barrier[0] > 4 * gossip_mean[0]
+    assert barrier[0] > 4 * gossip[0]
+    assert gossip[0] < alone[0]
+    assert gossip[1] < 0.75 * alone[1]

@@ -5,22 +5,17 @@ import math
 
 import numpy as np
 import pytest
+from policy_nonblocking_2022 import poisson_process
 from scipy.integrate import quad
 from scipy.stats import gamma
-from toy_problems import Delays, lin20, train
+from toy_problems import Delays
 
 from serverless_gc.aggregate import WeightedMean
 from serverless_gc.engine import AioHost, Arrived, Completion, Engine, Failed, Issue, Progressed, VirtualHost
 from serverless_gc.optim import SGD
-from serverless_gc.policies import Anytime, FirstDone, KSync, WaitAll
+from serverless_gc.policies import FirstDone
 from serverless_gc.training import Training
 from serverless_gc.transforms import SumMessages
-
-
-def poisson_process(m, seed=0):
-    """Milestones of ``m`` exponential mini-batches: given the time of the last, the others are uniform before it."""
-    rng = np.random.default_rng(seed)
-    return lambda _: tuple(np.sort(rng.random(m - 1)).tolist())
 
 
 def mean_time(p, m, rate=1.0):
@@ -45,33 +40,8 @@ def test_time_and_number_of_finished_mini_batches(p, m, seconds, finished):
         assert finished / seconds / (p * m / waiting) == pytest.approx(1.49, abs=0.005)
 
 
-def test_it_is_as_good_as_a_fixed_time_and_better_than_dropping():
-    problems, p, m = [lin20(n=20000, seed=seed) for seed in range(8)], 8, 10
-    # each checkpoint is averaged over a round or two: rounds of a fixed time end at the same times in every run
-    times = (np.array([[5.0], [10.0], [20.0]]) + np.linspace(-0.6, 0.6, 7)).ravel()
-
-    def batches(problem, task, x, count):
-        rows = np.random.default_rng(task.seed).integers(problem.n, size=count)
-        X = problem.X[rows]
-        return Completion(X * (X @ x - problem.y[rows])[:, None], work_done=count)
-
-    def runs(policy, delays, count=lambda _: m, **options):
-        excess = []
-        for seed, problem in enumerate(problems):
-            run = train(
-                policy, delays, lambda task, x, problem=problem: batches(problem, task, x, count(task)), np.zeros(20),
-                n_slots=p, aggregator=WeightedMean(of="sums"), optimizer=SGD(0.3), transforms=(SumMessages(),),
-                until=times[-1], seed=seed, engine_options=options,
-            )  # fmt: skip
-            excess.append([run.at(t, problem.excess) for t in times])
-        return np.mean(excess, axis=0).reshape(3, 7).mean(axis=1)
-
-    def erlang(rng):
-        return rng.gamma(m) / m
-
-    ours = runs(FirstDone(), erlang, milestones=poisson_process(m))
-    some, every = runs(KSync(4), erlang), runs(WaitAll(), erlang)
-    fixed = runs(Anytime(0.6), lambda _: 0.6, lambda task: int(np.random.default_rng(task.seed + 1).poisson(6)))
+def test_it_is_as_good_as_a_fixed_time_and_better_than_dropping(figures):
+    every, some, ours, fixed = figures("policy_nonblocking_2022").at_checkpoints.values()
     assert (ours <= 0.6 * some).all()
     assert (some <= every).all()
     assert (np.abs(np.log(ours / fixed)) <= math.log(1.3)).all()

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from encoded_2017 import WORKERS as M
+from encoded_2017 import Problem
 
 from serverless_gc.codes.encoded.frames import deviation, make_frame, suboptimality
 from serverless_gc.errors import InputError
 from serverless_gc.optim.encoded import (
-    AskGradients,
-    AskNorms,
     AskSteps,
-    Iterate,
     coordinate_descent,
     gradient_descent,
     lbfgs,
@@ -18,73 +17,10 @@ from serverless_gc.optim.encoded import (
 )
 from serverless_gc.optim.proximal import soft_threshold
 
-M = 32
-
-
-class Problem:
-    """Least squares on encoded data, answered in this process by ``wait`` random workers."""
-
-    def __init__(self, name="hadamard", n=512, p=20, noise=1.0, seed=0, condition=1.0):
-        rng = np.random.default_rng(seed)
-        self.X = rng.normal(size=(n, p)) * np.geomspace(1, condition, p)
-        self.y = self.X @ rng.normal(size=p) + noise * rng.normal(size=n)
-        self.frame = make_frame(name, n, M, seed=1)
-        coded, targets = self.frame.encode(self.X), self.frame.encode(self.y)
-        self.parts = [(coded[s], targets[s]) for s in map(self.frame.part, range(M))]
-        self.best = np.linalg.lstsq(self.X, self.y, rcond=None)[0]
-        self.rng = rng
-
-    def loss(self, w):
-        return 0.5 * np.sum((self.X @ w - self.y) ** 2)
-
-    def drive(self, iteration, steps, wait):
-        """Run an iteration; each question is answered by another random set."""
-        ask, done, answers = next(iteration), [], {}
-        while len(done) < steps:
-            if isinstance(ask, Iterate):
-                done.append(ask)
-                ask = iteration.send({})
-                continue
-            chosen = self.rng.permutation(M)[:wait]
-            answers = {int(i): self.answer(ask, *self.parts[i]) for i in chosen}
-            ask = iteration.send(answers)
-        return done
-
-    def answer(self, ask, A, b):
-        if isinstance(ask, AskGradients):
-            return A.T @ (A @ ask.w - b)
-        assert isinstance(ask, AskNorms)
-        return np.sum((A @ ask.d) ** 2)
-
-
-@pytest.mark.parametrize(
-    ("name", "ratio"), [("hadamard", 1.0013), ("haar", 1.003), ("replication", 1.003), ("uncoded", 1.005)]
-)
-def test_gradient_descent_settles_where_the_table_says(name, ratio):
-    problem = Problem(name)
-    wait = 24
-    step = safe_step(np.linalg.eigvalsh(problem.X.T @ problem.X)[-1], M, wait)
-    run = gradient_descent(np.zeros(20), step=step, n_workers=M, beta=problem.frame.beta)
-    done = problem.drive(run, 300, wait)
-    tail = np.mean([problem.loss(d.w) for d in done[-50:]]) / problem.loss(problem.best)
-    assert 1 <= tail < 1 + 2.5 * (ratio - 1)
-    assert all(d.arrived == wait for d in done)
-
-
-def test_the_redundancy_pays_against_dropping_the_stragglers():
-    tails = {}
-    for name in ("hadamard", "uncoded"):
-        problem = Problem(name)
-        step = safe_step(np.linalg.eigvalsh(problem.X.T @ problem.X)[-1], M, 16)
-        done = problem.drive(gradient_descent(np.zeros(20), step=step, n_workers=M, beta=problem.frame.beta), 200, 16)
-        tails[name] = np.mean([problem.loss(d.w) for d in done[-50:]]) / problem.loss(problem.best)
-    assert tails["hadamard"] - 1 < 0.7 * (tails["uncoded"] - 1)
-
 
 def test_a_consistent_system_is_solved_exactly():
     problem = Problem(noise=0.0)
-    step = safe_step(np.linalg.eigvalsh(problem.X.T @ problem.X)[-1], M, 24)
-    done = problem.drive(gradient_descent(np.zeros(20), step=step, n_workers=M, beta=problem.frame.beta), 600, 24)
+    done = problem.descend(600, 24)
     np.testing.assert_allclose(done[-1].w, problem.best, rtol=1e-8)
 
 
@@ -95,8 +31,7 @@ def test_lbfgs_needs_far_fewer_steps_and_keeps_to_the_guarantee():
     run = lbfgs(np.zeros(20), n_workers=M, beta=problem.frame.beta, backoff=(1 - e) / (1 + e))
     done = problem.drive(run, 40, 28)
     assert problem.loss(done[-1].w) <= problem.loss(problem.best) * suboptimality(e)
-    step = safe_step(np.linalg.eigvalsh(problem.X.T @ problem.X)[-1], M, 28)
-    slow = problem.drive(gradient_descent(np.zeros(20), step=step, n_workers=M, beta=problem.frame.beta), 20, 28)
+    slow = problem.descend(20, 28)
     best = problem.loss(problem.best)
     assert problem.loss(done[19].w) - best < 0.1 * (problem.loss(slow[-1].w) - best)
 

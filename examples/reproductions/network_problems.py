@@ -1,6 +1,7 @@
-"""What the tests of decentralized schemes share: least squares on nodes, a delay law, nodes in memory."""
+"""What decentralized schemes share: least squares on nodes, a delay law, nodes in memory, training in groups."""
 
 import numpy as np
+from toy_problems import train
 
 from serverless_gc.engine import Completion
 from serverless_gc.gossip import Mail
@@ -22,6 +23,7 @@ class LeastSquares:
         self._pages = {}
 
     def excess(self, w):
+        """``F(w)`` above the least ``F``."""
         e = w - self.best
         return 0.5 * float(e @ self.hessian @ e)
 
@@ -65,6 +67,7 @@ class Lin20(LeastSquares):
         super().__init__(X[None], y[None], batch=batch, seed=seed)
 
     def gradient(self, node, k, w):
+        """Gradient on the node's mini-batch ``k`` of the common rows."""
         X, y = self.X[0], self.y[0]
         chosen = self._draw(node, k)
         return (X[chosen] @ w - y[chosen]) @ X[chosen] / self.batch
@@ -74,6 +77,7 @@ class SometimesSlow:
     """``0.5 + 0.5 Exp(1)`` seconds, and five per cent of the tasks ``5 + 5 Exp(1)``; a straggler model."""
 
     def sample(self, slot, k, work, rng):  # noqa: ARG002 - the arguments of the protocol
+        """Draw the times of one task."""
         scale = 5.0 if rng.random() < 0.05 else 0.5
         return Timing(compute=scale + scale * rng.exponential())
 
@@ -98,3 +102,27 @@ class MemoryNodes:
     def waiting(self, node):
         """Mail that the node has not taken."""
         return [Mail(src, k, arrays) for (dst, k, src), arrays in sorted(self.mail.items()) if dst == node]
+
+
+def nothing(node, k, x):  # noqa: ARG001 - a gradient
+    return np.zeros_like(x)
+
+
+def still(k):  # noqa: ARG001 - a step length
+    return 0.0
+
+
+def trained(policy, x, aggregator, optimizer, gradient, model, *, slots, updates=10**6, until=np.inf, seed=0):
+    """Run a training in virtual time; list (time, model) after each update."""
+    calls = [0] * slots
+
+    def work(task, x):
+        calls[task.slot] += 1
+        group = task.payload.get("group")
+        return gradient(task.slot, calls[task.slot], x if group is None else x[group])
+
+    run = train(
+        policy, model, work, x, n_slots=slots, aggregator=aggregator, optimizer=optimizer, until=until, rounds=updates,
+        seed=seed,
+    )  # fmt: skip
+    return list(zip(run.times[1:], run.models[1:], strict=True))

@@ -21,17 +21,21 @@ class Least:
         self.best = np.linalg.lstsq(X, y, rcond=None)[0]
 
     def excess(self, w):
+        """Loss above the least."""
         away = w - self.best
         return 0.5 * float(away @ self.gram @ away)
 
     def errors(self, w, rows):
+        """``X w - y`` of these rows."""
         return self.X[rows] @ w - self.y[rows]
 
     def gradient(self, w, rows):
+        """Gradient of the mean loss of these rows."""
         X = self.X[rows]
         return X.T @ (X @ w - self.y[rows]) / len(X)
 
     def sample(self, w, size, seed):
+        """Gradient on a mini-batch, drawn with replacement."""
         return self.gradient(w, draw(seed, self.n, size))
 
 
@@ -45,23 +49,29 @@ class Logistic:
         self.least = self.loss(self.best)
 
     def probabilities(self, w, rows=slice(None)):
+        """Probability of label 1, for each of these rows."""
         return 1.0 / (1.0 + np.exp(-(self.X[rows] @ w)))
 
     def loss(self, w):
+        """Mean loss of all rows, with the regularizer."""
         z = self.X @ w
         return float(np.mean(np.logaddexp(0.0, z) - self.y * z) + 0.5 * self.l2 * w @ w)
 
     def excess(self, w):
+        """Loss above the least."""
         return self.loss(w) - self.least
 
     def gradient(self, w, rows=slice(None)):
+        """Gradient of the mean loss of these rows, with the regularizer."""
         X = self.X[rows]
         return X.T @ (self.probabilities(w, rows) - self.y[rows]) / len(X) + self.l2 * w
 
     def sample(self, w, size, seed):
+        """Gradient on a mini-batch, drawn with replacement."""
         return self.gradient(w, draw(seed, self.n, size))
 
     def hessian(self, w):
+        """Second derivatives of the loss."""
         p = self.probabilities(w)
         return (self.X.T * (p * (1 - p))) @ self.X / self.n + self.l2 * np.eye(self.d)
 
@@ -132,7 +142,8 @@ class Delays:
 
     draw: object
 
-    def sample(self, slot, k, work, rng):  # noqa: ARG002
+    def sample(self, slot, k, work, rng):  # noqa: ARG002 - the arguments of the protocol
+        """Draw the times of one task."""
         return Timing(compute=work * self.draw(rng))
 
 
@@ -143,6 +154,7 @@ class SlotDelays:
     draw: object
 
     def sample(self, slot, k, work, rng):
+        """Draw the times of one task."""
         return Timing(compute=work * self.draw(slot, k, rng))
 
 
@@ -181,10 +193,12 @@ class Run:
 
     @property
     def updates(self):
+        """Number of updates of the model."""
         return len(self.times) - 1
 
     @property
     def used(self):
+        """Number of results that entered an update."""
         return sum(len(step.outcome.arrivals) for step in self.steps)
 
 
@@ -238,3 +252,8 @@ def mean_excess(runs, times, value):
     with np.errstate(over="ignore", invalid="ignore"):
         table = [[run.at(t, value) for t in times] for run in runs]
     return np.nan_to_num(np.mean(table, axis=0), nan=np.inf)
+
+
+def chosen(excess, times, checkpoints):
+    """Each method's values at some of the times."""
+    return {name: values[np.searchsorted(times, checkpoints)] for name, values in excess.items()}

@@ -1,5 +1,7 @@
 """Whole trainings: every method finds what SciPy finds, every policy and every code, for what the account says."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
@@ -63,7 +65,7 @@ def parts(session, logistic):
         ("lbfgs", {}),
         (SGD(0.02), {}),
     ],
-    ids=str,
+    ids=lambda v: re.sub(r" at 0x[0-9a-f]+", "", str(v)),
 )
 def test_methods_find_the_minimum(data, logistic, method, options):
     fit = sgc.minimize(data, ZERO, method=method, max_rounds=150, tolerance=1e-5, **LOGISTIC, **options)

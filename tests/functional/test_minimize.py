@@ -312,7 +312,21 @@ def test_wrong_arguments_for_gradient_codes_are_refused(parts, options, message)
         sgc.minimize(parts, ZERO, **{"lr": 0.1, **options})
 
 
-def test_stale_results_must_mean_something_alone(session, logistic):
-    cyclic = session.encode(logistic.X, logistic.y, code="cyclic", n_workers=6)
+@pytest.mark.parametrize("code", ["cyclic", "coded-reduce", "lwpd"])
+def test_stale_results_must_mean_something_alone(session, logistic, code):
+    encoded = session.encode(logistic.X, logistic.y, code=code)
     with pytest.raises(InputError, match="only make sense together"):
-        sgc.minimize(cyclic, ZERO, lr=0.1, policy=sgc.KAsync(3))
+        sgc.minimize(encoded, ZERO, lr=0.1, policy=sgc.KAsync(3))
+
+
+@pytest.mark.parametrize("code", ["coded-reduce", "lwpd", "clustered", "cpgc", "gc-mmc"])
+def test_codes_of_several_stages_and_messages_train(session, logistic, code):
+    encoded = session.encode(logistic.X, logistic.y, code=code)
+    fit = sgc.minimize(encoded, ZERO, method="lbfgs", **LOGISTIC)
+    np.testing.assert_allclose(fit.w, logistic.best, atol=1e-4)
+
+
+def test_polynomials_of_coded_rows_are_refused_by_name(session, logistic):
+    encoded = session.encode(logistic.X, logistic.y, code="lcc-mmc", n_workers=12, k=3)
+    with pytest.raises(InputError, match="single gradients only; got PolynomialData"):
+        sgc.minimize(encoded, ZERO)

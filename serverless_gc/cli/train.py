@@ -215,15 +215,15 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), caption_justify="left")
     table.add_column("method", no_wrap=True)
     table.add_column("policy", no_wrap=True)
-    headings = ("steps /\ngradients", "final\nloss", "above\nleast", "seconds")
-    for heading in (*headings, "billed\nseconds", "run\non", "wasted", "peak"):
+    headings = ("steps/\ngrads", "final\nloss", "above\nleast", "seconds")
+    for heading in (*headings, "billed\nseconds", "run\non", "waste", "peak"):
         table.add_column(heading, justify="right", no_wrap=True)
     for run in runs:
         account = run.fit.account
         table.add_row(
             run.method,
             run.policy,
-            f"{account.updates} / {account.evaluations}",
+            f"{account.updates}/{account.evaluations}",
             f"{run.loss:.5f}",
             f"{run.loss - least:.1e}",
             f"{account.seconds:.1f}",
@@ -233,9 +233,9 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
             str(account.peak),
         )
     table.caption = (
-        "final loss: in NumPy, at the weights found; the least one is SciPy's. billed seconds: of all attempts, up to "
-        "when they were given up. run on: seconds on top of that if nothing stops them then. wasted: share of billed "
-        "seconds that entered no answer. peak: most attempts running at once."
+        "grads: gradients computed. final loss: in NumPy, at the weights found; the least one is SciPy's. billed "
+        "seconds: of all attempts, up to when they were given up. run on: seconds on top of that if nothing stops them "
+        "then. waste: share of billed seconds that entered no answer. peak: most attempts running at once."
     )
     return table
 

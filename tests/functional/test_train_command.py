@@ -23,7 +23,7 @@ def run(*arguments):
 
 def table(output):
     """Read the rows: (method, policy) to steps, gradients, loss, above, seconds, billed, run on, wasted, at once."""
-    rows = re.findall(r"^ ?([a-z-]+) +([a-z-]+(?::[\d.]+)?) +(\d+) / (\d+ .*)$", output, re.MULTILINE)
+    rows = re.findall(r"^ ?([a-z-]+) +([a-z-]+(?::[\d.]+)?) +(\d+)/(\d+ .*)$", output, re.MULTILINE)
     return {(method, policy): [steps, *rest.split()] for method, policy, steps, rest in rows}
 
 

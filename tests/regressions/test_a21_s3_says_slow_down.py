@@ -36,4 +36,5 @@ def test_on_the_wire(problem, proxied, account, n_workers):
             puts.setdefault(identity, []).append(t)
     waits = np.array([times[1] - times[0] for times in puts.values() if len(times) > 1])
     assert waits.size >= n_workers // 8
-    assert np.ptp(np.quantile(waits, [0.25, 0.75])) > 0.005  # drawn from [0, 50 ms]: no waves in lock-step
+    if waits.size >= 16:  # so many never lie close together by chance; the 128 workers' do not fall short of it
+        assert np.ptp(np.quantile(waits, [0.25, 0.75])) > 0.005  # drawn from [0, 50 ms]: no waves in lock-step

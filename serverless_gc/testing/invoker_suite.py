@@ -166,7 +166,7 @@ class InvokerSuite:
         assert Reply.from_bytes(await invoker.invoke(spec, task.to_bytes(), timeout=_TIMEOUT)).status == "ok"
 
     async def test_close_leaves_nothing(self, make_invoker: Make, store: Store) -> None:
-        """After close there are as many threads, tasks and open files as before; twice in a row is fine."""
+        """After close there are no more threads, tasks and open files than before; twice in a row is fine."""
         await self._put_blocks(store, 4)
 
         async def use() -> None:
@@ -178,11 +178,14 @@ class InvokerSuite:
             await invoker.close()
 
         await use()  # whatever is loaded or cached once, is now
-        before = _open_files(), len(asyncio.all_tasks()), _threads()
+        gc.collect()  # what earlier tests have left may go at any time
+        files, tasks, threads = _open_files(), len(asyncio.all_tasks()), _threads()
         for _ in range(2):
             await use()
         gc.collect()
-        assert (_open_files(), len(asyncio.all_tasks()), _threads()) == before
+        assert _open_files() <= files
+        assert len(asyncio.all_tasks()) <= tasks
+        assert _threads() <= threads
 
 
 def _threads() -> set[str]:

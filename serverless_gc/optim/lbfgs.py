@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ def curves_upwards(s: Array, change: Array) -> bool:
     return float(np.vdot(s, change)) > 1e-10 * float(np.vdot(s, s))
 
 
-def two_loops(gradient: FloatArray, pairs: Sequence[Pair] | Iterable[Pair]) -> FloatArray:
+def two_loops(gradient: FloatArray, pairs: Iterable[Pair]) -> FloatArray:
     """Multiply by the inverse Hessian that the pairs describe, oldest first."""
     pairs = list(pairs)
     q = gradient

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from serverless_gc.errors import InputError
+from serverless_gc.optim.lbfgs import two_loops
 from serverless_gc.optim.line_search import Stepped, Trials, wolfe
 from serverless_gc.types import Array
 
@@ -67,7 +68,7 @@ class QuasiNewton:
         flat = gradient.reshape(-1)
         found: Found = None
         if len(moves):
-            found = yield from self._along(x, value, flat, -_two_loops(flat, moves, changes), 1.0)
+            found = yield from self._along(x, value, flat, -two_loops(flat, zip(moves, changes, strict=True)), 1.0)
         if found is None:  # what is remembered misleads, or there is nothing yet
             moves, changes = self.init(x)
             found = yield from self._along(x, value, flat, -flat, 1 / (float(np.linalg.norm(flat)) or 1.0))
@@ -98,18 +99,3 @@ class QuasiNewton:
                 length = lengths.send((here, float(slopes.reshape(-1) @ direction)))
             except StopIteration as stop:
                 return tried.get(stop.value)
-
-
-def _two_loops(gradient: Array, moves: Array, changes: Array) -> Array:
-    """Multiply by the inverse Hessian that the pairs stand for."""
-    q = gradient.copy()
-    shares = []
-    weights = 1 / np.einsum("ij,ij->i", moves, changes)
-    for move, change, weight in zip(moves[::-1], changes[::-1], weights[::-1], strict=True):
-        share = weight * (move @ q)
-        q -= share * change
-        shares.append(share)
-    q *= (moves[-1] @ changes[-1]) / (changes[-1] @ changes[-1])
-    for move, change, weight, share in zip(moves, changes, weights, reversed(shares), strict=True):
-        q += (share - weight * (change @ q)) * move
-    return q

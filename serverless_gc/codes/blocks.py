@@ -25,6 +25,7 @@ __all__ = [
     "copy_blocks",
     "output_array",
     "promoted",
+    "put",
     "same_memory",
 ]
 
@@ -63,6 +64,12 @@ def same_memory(a: Array, b: Array) -> bool:
         and a.strides == b.strides
         and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
     )
+
+
+def put(rows: Array, j: int, block: Array) -> None:
+    """Write ``block`` to ``rows[j]``; nothing is copied where it is that memory already."""
+    if not same_memory(rows[j, ...], block):
+        rows[j] = block
 
 
 def as_row(block: Array, dtype: np.dtype[Any]) -> Array:
@@ -254,6 +261,5 @@ def copy_blocks(blocks: Sequence[Array] | Array, k: int, sources: Sequence[int],
     arrays, dtype = check_blocks(blocks, k)
     result = output_array(out, (len(sources), *arrays[0].shape), dtype)
     for i, j in enumerate(sources):
-        if not same_memory(result[i, ...], arrays[j]):
-            result[i] = arrays[j]
+        put(result, i, arrays[j])
     return result

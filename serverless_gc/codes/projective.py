@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker, Verdict, check_message
-from serverless_gc.codes.blocks import Output, as_row, combine, same_memory
+from serverless_gc.codes.blocks import Output, as_row, combine, put
 from serverless_gc.codes.received import (
     Received,
     accuracy_warning,
@@ -309,8 +309,7 @@ class _Walk:
             if message == -2:
                 blocks[block] = self._solve(got, block, *self._cycles[origin])
             elif origin < 0:
-                if not same_memory(got.values[message], blocks[block, ...]):
-                    blocks[block] = got.values[message]
+                put(blocks, block, got.values[message])
             else:
                 # The line's sign stands before its second block.
                 line = self._lines[message]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
-from serverless_gc.codes.blocks import Output, as_row, combine, copy_blocks, promoted, same_memory
+from serverless_gc.codes.blocks import Output, as_row, combine, copy_blocks, promoted, put
 from serverless_gc.codes.received import (
     default_tolerance,
     not_decodable,
@@ -173,8 +173,7 @@ class ReplicationCode(Code):
         first = self._first_copies(got.ids)
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
         for j, i in enumerate(first):
-            if not same_memory(got.values[i], output.array[j, ...]):
-                output.array[j] = got.values[i]
+            put(output.array, j, got.values[i])
         surplus = sorted(set(got.ids).difference(first))
         residual = max((self._mismatch(output, got.values[i], i, scale) for i in surplus), default=0.0)
         refuse_mismatch(self.name, residual, max(tolerance or 0.0, default_tolerance(got.dtype)), len(surplus))

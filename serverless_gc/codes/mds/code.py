@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
-from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted, same_memory
+from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted, put
 from serverless_gc.codes.mds.parity import check_seed, draw_parity, explicit_parity, spectral_norm
 from serverless_gc.codes.received import (
     accuracy_warning,
@@ -185,8 +185,8 @@ class MDSCode(Code):
         arrays, dtype = check_blocks(blocks, self.k)
         output = Output.prepare(out, (len(ids), *arrays[0].shape), dtype)
         for row, i in enumerate(ids):
-            if i < self.k and not same_memory(output.array[row, ...], arrays[i]):
-                output.array[row] = arrays[i]
+            if i < self.k:
+                put(output.array, row, arrays[i])
         rows = [row for row, i in enumerate(ids) if i >= self.k]
         if rows:
             coefficients = self._parity[[ids[row] - self.k for row in rows]]
@@ -248,8 +248,7 @@ class MDSCode(Code):
             checks = np.concatenate([-null @ across, null], axis=1) if len(null) else None
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
         for j in pattern.kept:
-            if not same_memory(got.values[j], output.array[j, ...]):
-                output.array[j] = got.values[j]
+            put(output.array, j, got.values[j])
         residual = 0.0
         if pattern.parity:
             lost = output.rows(pattern.lost)

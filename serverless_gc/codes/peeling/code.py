@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, check_message
-from serverless_gc.codes.blocks import Output, promoted, same_memory
+from serverless_gc.codes.blocks import Output, promoted, put
 from serverless_gc.codes.peeling.equations import Equations, PeelTracker
 from serverless_gc.codes.peeling.plan import PeelPlan, plan_peel
 from serverless_gc.codes.peeling.residual import Residual
@@ -201,8 +201,7 @@ class PeelingCode(Code):
     def _run(self, pattern: _Pattern, got: Received, output: Output, dtype: np.dtype[Any]) -> None:
         """Fill the output: copy what arrived unchanged, compute the rest."""
         for j, i in pattern.direct.items():
-            if not same_memory(got.values[i], output.array[j, ...]):
-                output.array[j] = got.values[i]
+            put(output.array, j, got.values[i])
         if not pattern.lost:
             return
         used = pattern.plan.used

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from serverless_gc.codes.base import check_message
-from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, same_memory
+from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, put
 from serverless_gc.codes.peeling.code import INACTIVATION, PeelingCode, index_list, whole_number
 from serverless_gc.codes.peeling.equations import Equations, pack
 from serverless_gc.codes.peeling.ldpc_graph import (
@@ -213,8 +213,8 @@ class LDPCCode(PeelingCode):
         arrays, dtype = check_blocks(blocks, self.k)
         output = Output.prepare(out, (len(ids), *arrays[0].shape), dtype)
         for row, i in enumerate(ids):
-            if i < self.k and not same_memory(output.array[row, ...], arrays[i]):
-                output.array[row] = arrays[i]
+            if i < self.k:
+                put(output.array, row, arrays[i])
         places = [row for row, i in enumerate(ids) if i >= self.k]
         if places:
             parities = [ids[row] - self.k for row in places]

@@ -50,10 +50,15 @@ def _need_operand(kernel: str, operand: Array | None) -> Array:
     return operand
 
 
+def _stacked(messages: Iterator[Array]) -> Array:
+    """Return a single message as it is, several as a stack."""
+    made = list(messages)
+    return made[0] if len(made) == 1 else np.stack(made)
+
+
 def matvec(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return the task's block times its operand; for several blocks the stack of their products."""
-    products = list(matvec_messages(blocks, operand, params))
-    return products[0] if len(products) == 1 else np.stack(products)
+    return _stacked(matvec_messages(blocks, operand, params))
 
 
 def matvec_messages(
@@ -72,8 +77,7 @@ def matvec_messages(
 
 def normal(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return ``block.T @ (block @ operand)`` of the task's block (conjugated), or for several the stack of them."""
-    products = list(normal_messages(blocks, operand, params))
-    return products[0] if len(products) == 1 else np.stack(products)
+    return _stacked(normal_messages(blocks, operand, params))
 
 
 def normal_messages(
@@ -112,8 +116,7 @@ def matmul(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, 
 
 def gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return the message of `gradient_messages`, or for several their stack."""
-    messages = list(gradient_messages(blocks, operand, params))
-    return messages[0] if len(messages) == 1 else np.stack(messages)
+    return _stacked(gradient_messages(blocks, operand, params))
 
 
 def gradient_messages(

@@ -41,8 +41,10 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     if unstarted:
         causes.append(f"{len(unstarted)}x not started for want of results to combine (workers {_listed(unstarted)})")
     silent = code.n_workers - n_results - len(outcome.failures) - len(unstarted)
-    if silent > 0:
+    if silent > 0 and outcome.error == "deadline":
         causes.append(f"{silent}x no reply")
+    elif silent > 0:
+        causes.append(f"{silent}x not awaited: could not make up for what is lost")
     said = (
         f"{n_results} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
         f"{len(missing)} of {code.k} {blocks} cannot be {'counted' if code.target == 'sum' else 'reconstructed'} "

@@ -90,9 +90,13 @@ def test_non_finite_results_of_inner_workers_count_as_missing():
             data.gradient(w)
 
 
-def test_what_is_missing_is_named():
+@pytest.mark.parametrize("slow", [False, True], ids=["all-alike", "one-still-running"])
+def test_what_is_missing_is_named(slow):
+    """Worker 2 needs two of its three children, so the third may be running when it is clear that all is lost."""
     X, y, w, _ = problem("squared", 40)
-    with sgc.Session(inject=sgc.inject.Faults(fail=[3, 4, 6, 7], fail_times=9), max_attempts=1) as s:
+    faults = sgc.inject.Faults(fail=[3, 4, 6, 7], fail_times=9)
+    late = sgc.inject.Stragglers(fraction=[11] if slow else 0, base=0.005, slowdown=2000, persistent=True)
+    with sgc.Session(inject=[faults, late], max_attempts=1) as s:
         data = s.encode(X, y, code=SMALL)
         with pytest.raises(sgc.NotDecodableError) as caught:
             data.gradient(w)
@@ -101,6 +105,9 @@ def test_what_is_missing_is_named():
         assert "2x not started for want of results to combine (workers 0, 1)" in said
         assert "partitions cannot be counted" in said
         assert "no reply" not in said
+        if slow:
+            assert "5 of 12 results" in said
+            assert "1x not awaited: could not make up for what is lost" in said
         gradient, report = data.gradient(w, on_undecodable="approximate", with_report=True)
         assert report.error == pytest.approx(SMALL.weights([2]).error)
         assert np.isfinite(gradient).all()

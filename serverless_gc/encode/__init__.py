@@ -12,7 +12,8 @@ from serverless_gc.encode.fill import (
 from serverless_gc.encode.fingerprint import Scan, fingerprint, scan
 from serverless_gc.encode.partition import Partition
 from serverless_gc.encode.parts import Parts, StoredParts, array_digest, store_array_parts, store_parts
-from serverless_gc.encode.sources import Source, as_source
+from serverless_gc.encode.source import Source
+from serverless_gc.encode.sources import as_source
 
 __all__ = [
     "DEFAULT_MAX_BYTES",

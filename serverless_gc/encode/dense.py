@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from serverless_gc.encode.sources import Source, check_numeric, check_range, check_shape, working_dtype
+from serverless_gc.encode.source import Source, check_numeric, check_range, check_shape, working_dtype
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from serverless_gc.encode.dense import DenseSource, copy_tiled
-from serverless_gc.encode.sources import Source, as_source
+from serverless_gc.encode.source import Source
+from serverless_gc.encode.sources import as_source
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 from serverless_gc.wire import CsrBlock

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.encode.dense import ArraySource, DenseSource
-from serverless_gc.encode.sources import check_numeric, check_shape, working_dtype
+from serverless_gc.encode.source import check_numeric, check_shape, working_dtype
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.encode.plan import stored_dtype
-from serverless_gc.encode.sources import Source
+from serverless_gc.encode.source import Source
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Store

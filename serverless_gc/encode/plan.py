@@ -16,7 +16,7 @@ from serverless_gc.encode.dense import DenseSource
 from serverless_gc.encode.encoded import axis_name
 from serverless_gc.encode.fingerprint import Scan
 from serverless_gc.encode.partition import Partition
-from serverless_gc.encode.sources import Source
+from serverless_gc.encode.source import Source
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 

@@ -7,15 +7,11 @@ once. In a bipartite one both sides get the same total, so the larger side is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from serverless_gc.codes.gradient.approximate import ErrorTracker
+from serverless_gc.codes.gradient.approximate import ApproximateCode, ErrorTracker
 from serverless_gc.types import Array, FloatArray
-
-if TYPE_CHECKING:
-    from serverless_gc.codes.gradient.graph import GraphCode
 
 __all__ = ["GraphTracker", "edge_weights"]
 
@@ -90,7 +86,7 @@ class GraphTracker(ErrorTracker):
 
     __slots__ = ("_edges", "_error", "_flip", "_odd", "_parent", "_sides", "_uneven")
 
-    def __init__(self, code: GraphCode, edges: Sequence[Sequence[int]]) -> None:
+    def __init__(self, code: ApproximateCode, edges: Sequence[Sequence[int]]) -> None:
         super().__init__(code)
         k = code.k
         self._edges = edges

@@ -38,7 +38,7 @@ class Comparison:
     error_bound
         Closed-form bound of it over all sets of stragglers that the waiting rule leaves out; None if none is known.
     arrivals_mean, arrivals_p95
-        Results awaited.
+        Results that went into the answer, in a tree those of all levels.
     seconds_mean, seconds_p99
         Time from the start of a round to its answer.
     work
@@ -104,7 +104,7 @@ def compare(
     Raises
     ------
     InputError
-        If a number is out of range, a code answers in several levels, or one never had an answer.
+        If a number is out of range, or a code never had an answer.
 
     Examples
     --------

@@ -104,9 +104,9 @@ def price(
     for step, tasks, results in zip(steps, issued, awaited, strict=True):
         once = 1.0 if _forgotten(step, platform) else 1.0 / rounds
         by_key = step.operand > INLINE_OPERAND
-        gets += tasks * (step.blocks * once + by_key)
+        gets += tasks * (step.blocks * once + by_key + step.inner)
         puts += tasks + by_key + 1 + stored / rounds  # results, the operand, the cancel mark, and the blocks
-        sent += results * step.messages * step.message
+        sent += results * (1 - step.inner) * step.messages * step.message
         held += stored * step.block
     return Cost(
         compute=(math.fsum(billed) + _ROUNDED_UP * math.fsum(issued)) * platform.memory_mb / 1024 * p.gb_second,

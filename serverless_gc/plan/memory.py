@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.errors import InputError
 from serverless_gc.plan.platform import Platform
 from serverless_gc.plan.rounds import shares
@@ -96,6 +97,8 @@ class Pass:
         Messages of that task.
     factor
         How often the task goes through its blocks: twice where it computes whole gradients.
+    inner
+        Share of the results that other tasks read, not the driver.
     """
 
     block: int
@@ -104,6 +107,7 @@ class Pass:
     message: int
     messages: int
     factor: float = 1.0
+    inner: float = 0.0
 
     @property
     def peak(self) -> int:
@@ -127,7 +131,9 @@ def passes(problem: Problem, code: Code) -> tuple[Pass, ...]:
         held = round(float(shares(code).max()) * code.k)
         block = math.ceil(problem.rows / code.k) * problem.cols * problem.itemsize
         vector = problem.cols * c * result
-        return (Pass(block=block, blocks=held, operand=vector, message=vector, messages=messages, factor=2.0),)
+        inner = 1 - code.branching / code.n_workers if isinstance(code, CodedReduceCode) else 0.0
+        each_way = {"operand": vector, "message": vector, "messages": messages}
+        return (Pass(block=block, blocks=held, **each_way, factor=2.0, inner=inner),)
     each = []
     for split, other in ((problem.rows, problem.cols), (problem.cols, problem.rows)):
         share = math.ceil(split / code.k)

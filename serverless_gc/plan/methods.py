@@ -9,7 +9,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.codes.registry import get
 from serverless_gc.errors import InputError
 from serverless_gc.plan.rounds import shares
-from serverless_gc.policies import Speculate, UntilDecodable
+from serverless_gc.policies import Speculate, natural_policy
 from serverless_gc.types import FloatArray, WaitPolicy
 
 __all__ = ["SPECULATIVE", "Method", "method"]
@@ -38,7 +38,7 @@ class Method:
 
     def policy(self) -> WaitPolicy:
         """Make the policy of a round."""
-        until = UntilDecodable(self.code)
+        until = natural_policy(self.code)
         return Speculate(until) if self.speculative else until
 
     def work(self, unit: float) -> FloatArray:

@@ -2,7 +2,7 @@
 
 For independent delays of equal work every order of arrival is equally likely and independent of the times: a round
 takes ``X_(T:n)``, with ``T`` from the threshold distribution of the code. Otherwise the order of each round is put
-to the code's tracker.
+to the code's tracker, in a tree that of each parent's children.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.codes.threshold import count_arrivals
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import Method
@@ -126,17 +127,17 @@ def sample_rounds(
     if np.isfinite(per_second) or (concurrency is not None and concurrency < n):
         starts = _Starts(per_second, n if concurrency is None else concurrency)
     rng, orders = np.random.default_rng(seed), np.random.default_rng((seed, 1))
-    if not np.all(work == work[0]):
-        needed = None  # the order depends on who holds how much
+    if not np.all(work == work[0]) or isinstance(code, CodedReduceCode):
+        needed = None  # the order depends on who holds how much, or on who begins when
     elif needed is None:
         needed = count_arrivals(code, _ORDERS, seed)
     parts = []
     for first in range(0, rounds, max(1, _CHUNK // n)):
         size = min(rounds - first, max(1, _CHUNK // n))
         parts.append(_sampled(method, delay, work, (size, n), starts, needed, (rng, orders)))
-    seconds, billed, awaited, copies = (np.concatenate(each) for each in zip(*parts, strict=True))
+    seconds, billed, awaited, issued = (np.concatenate(each) for each in zip(*parts, strict=True))
     ok = np.isfinite(seconds)
-    mean_copies = float(copies.mean())
+    tasks = float(issued.mean())
     return Rounds(
         name=method.name,
         n_workers=n,
@@ -144,10 +145,10 @@ def sample_rounds(
         seconds=seconds[ok],
         billed=billed[ok],
         awaited=awaited[ok],
-        work=float(work.mean()) * unit * (n + mean_copies),
+        work=float(work.mean()) * unit * tasks,
         failed=int((~ok).sum()),
-        copies=mean_copies,
-        events=int(rounds * (n + mean_copies) + awaited[ok].sum()),
+        copies=tasks - n if method.speculative else 0.0,
+        events=int(rounds * tasks + awaited[ok].sum()),
     )
 
 
@@ -160,10 +161,12 @@ def _sampled(
     needed: Array | None,
     rngs: tuple[np.random.Generator, np.random.Generator],
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return seconds (infinite without an answer), billed seconds, results awaited and copies of each round."""
+    """Return seconds (infinite without an answer), billed seconds, results awaited and tasks of each round."""
     rng, orders = rngs
     size, n = shape
     seconds = _draw(delay, work, rng, shape)
+    if isinstance(method.code, CodedReduceCode):
+        return _up_the_tree(method.code, seconds, starts)
     ends = seconds if starts is None else starts.apply(seconds)
     if method.speculative:
         return _with_copies(method, delay, float(work[0]), seconds, ends, rng)
@@ -174,7 +177,7 @@ def _sampled(
         done = _order_stat(ends, at)
     waiting = ends - seconds >= done[:, None]  # never started: the round was over
     billed = np.where(waiting, 0.0, seconds).sum(axis=1)
-    return done, billed, np.minimum(at, n).astype(np.float64), np.zeros(size)
+    return done, billed, np.minimum(at, n).astype(np.float64), np.full(size, float(n))
 
 
 def _draw(delay: Independent, work: FloatArray, rng: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
@@ -210,6 +213,25 @@ def _by_tracker(code: Code, ends: FloatArray) -> tuple[Array, FloatArray]:
     return at, _order_stat(ends, at)
 
 
+def _up_the_tree(
+    code: CodedReduceCode, seconds: FloatArray, starts: _Starts | None
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Let leaves begin first, and every parent when its children suffice."""
+    *parents, leaves = code.levels()
+    ended = seconds.copy()
+    if starts is not None:
+        ended[:, leaves.start :] = starts.apply(seconds[:, leaves.start :])
+    begun = ended - seconds
+    for node in reversed([node for level in parents for node in level]):
+        children = code.children(node)
+        _, begun[:, node] = _by_tracker(code.inner, ended[:, children.start : children.stop])
+        ended[:, node] = begun[:, node] + seconds[:, node]
+    _, done = _by_tracker(code.inner, ended[:, : code.branching])
+    ran = begun < done[:, None]
+    billed = np.where(ran, seconds, 0.0).sum(axis=1)
+    return done, billed, (ended <= done[:, None]).sum(axis=1, dtype=float), ran.sum(axis=1, dtype=float)
+
+
 def _with_copies(
     method: Method, delay: Independent, work: float, seconds: FloatArray, ends: FloatArray, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -219,13 +241,14 @@ def _with_copies(
     size, n = ends.shape
     enough = max(int(np.ceil(rule.quantile * n)), 3)
     if enough > n:
-        return ends.max(axis=1), seconds.sum(axis=1), np.full(size, float(n)), np.zeros(size)
+        return ends.max(axis=1), seconds.sum(axis=1), np.full(size, float(n)), np.full(size, float(n))
     known = np.partition(ends, enough - 1, axis=1)[:, enough - 1]
     late = np.maximum(rule.factor * known, rule.min_seconds)[:, None]
     copied = ends > late
     again = np.where(copied, delay.totals(work, rng, ends.shape), 0.0)
     done = np.where(copied, np.minimum(ends, late + again), ends)
-    return done.max(axis=1), (seconds + again).sum(axis=1), np.full(size, float(n)), copied.sum(axis=1, dtype=float)
+    issued = n + copied.sum(axis=1, dtype=float)
+    return done.max(axis=1), (seconds + again).sum(axis=1), np.full(size, float(n)), issued
 
 
 def expected_seconds(method: Method, law: Law, *, trials: int = 2000, seed: int = 0) -> float:
@@ -234,7 +257,7 @@ def expected_seconds(method: Method, law: Law, *, trials: int = 2000, seed: int 
     Raises
     ------
     InputError
-        If late tasks are copied, or not even all results suffice in some of the trials.
+        If late tasks are copied, workers wait for others, or not even all results suffice in some of the trials.
 
     Examples
     --------
@@ -244,8 +267,8 @@ def expected_seconds(method: Method, law: Law, *, trials: int = 2000, seed: int 
     0.547817
     """
     n = method.code.n_workers
-    if method.speculative:
-        raise InputError("rounds with backup copies have no closed form: use sample_rounds")
+    if method.speculative or isinstance(method.code, CodedReduceCode):
+        raise InputError("rounds with backup copies and rounds of a tree have no closed form: use sample_rounds")
     at, counts = np.unique(count_arrivals(method.code, trials, seed), return_counts=True)
     if at[-1] > n:
         raise InputError(f"{method.name!r}: not even all {n} results suffice in some orders, the mean is infinite")

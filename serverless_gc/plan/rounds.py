@@ -8,6 +8,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.engine import Engine, RoundOutcome, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.inject import Selection, Stragglers
@@ -21,20 +22,16 @@ __all__ = ["shares", "simulated_rounds"]
 def shares(code: Code) -> FloatArray:
     """Return the share of the data that each worker computes on, shape ``(n_workers,)``.
 
+    What a worker of a tree adds of its children's results is no data of its own.
+
     Examples
     --------
     >>> from serverless_gc.codes import get
     >>> shares(get("replication", n_workers=4, k=2)).tolist()
     [0.5, 0.5, 0.5, 0.5]
-
-    Raises
-    ------
-    InputError
-        If workers also combine what other workers send.
     """
-    levels = getattr(code, "levels", None)
-    if levels is not None and len(levels()) > 1:
-        raise InputError(f"{code.name!r} answers in several levels, so one round is no measure of it: leave it out")
+    if isinstance(code, CodedReduceCode):
+        return np.full(code.n_workers, code.units_each / code.k)
     held = np.empty(code.n_workers)
     for worker in range(code.n_workers):
         messages = code.placement(worker)
@@ -57,6 +54,8 @@ def simulated_rounds(
     policy: WaitPolicy | None = None,
 ) -> Iterator[RoundOutcome]:
     """Simulate rounds of one code, without computing anything: who answered, and when each round closed.
+
+    In a tree a worker begins when enough of its children have ended; reading their results takes no time.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ def simulated_rounds(
     Raises
     ------
     InputError
-        If a number is out of range, or the code answers in several levels.
+        If a number is out of range.
 
     Examples
     --------

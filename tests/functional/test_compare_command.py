@@ -73,7 +73,6 @@ def test_codes_of_blocks_and_another_law(printed):
         (["--codes", "mds", "--delay", "pareto:scale=0,shape=2"], "must be positive and finite"),
         (["--codes", "mds", "--plot", "errors.txt"], "--plot must end in .png, .svg, .pdf, got errors.txt"),
         (["--codes", "mds", "--plot", "nowhere/errors.png"], "there is no folder nowhere"),
-        (["--codes", "coded-reduce", "--workers", "20"], "'coded-reduce' answers in several levels"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(words, says, printed):

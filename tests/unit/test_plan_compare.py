@@ -82,6 +82,14 @@ def test_equal_seeds_give_equal_figures_and_slow_workers_are_common():
     assert first[0].seconds_mean <= first[1].seconds_mean
 
 
+def test_a_tree_waits_for_its_levels():
+    tree = get("coded-reduce", n_workers=12)
+    [found] = compare([tree], delay=Constant(1.0), stragglers=0.0, rounds=3)
+    assert found.seconds_mean == pytest.approx(2 * found.load / tree.k * 12)
+    assert (found.arrivals_mean, found.given_up) == (2 + 2 * 2, 0)
+    assert found.error_worst < 1e-30
+
+
 def test_exact_gradient_codes_have_no_error():
     [found] = compare([LinearGradientCode([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]])], rounds=20)
     assert found.error_worst < 1e-24

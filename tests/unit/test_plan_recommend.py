@@ -96,6 +96,14 @@ def test_storage_and_transfer():
     assert price(problem, code, inside, billed=[1], issued=[8], awaited=[8], seconds=1, rounds=1).transfer == 0.0
 
 
+def test_results_inside_a_tree_are_read_by_workers_and_not_sent_out():
+    prices = Prices(gb_second=0.0, invocation=0.0, put=0.0, get=1.0, gb_month=0.0, transfer_gb=2.0**30)
+    problem, code = Problem(rows=15, cols=10), get("coded-reduce", n_workers=12)
+    cost = price(problem, code, Platform(prices=prices), billed=[12], issued=[12], awaited=[12], seconds=1, rounds=1)
+    assert cost.store == pytest.approx(12 * 4 + 9)  # four units each, and the results of nine children
+    assert cost.transfer == pytest.approx(3 * 80)  # of the driver's three children
+
+
 def test_prices_are_dated_and_sourced():
     assert prices_of("us-east-1", "x86_64").gb_second > prices_of("us-east-1").gb_second
     assert all(url.startswith("https://aws.amazon.com/") for url in SOURCES.values())

@@ -137,6 +137,30 @@ def test_unequal_work_goes_by_the_tracker():
     assert engine.billed.mean() == pytest.approx(sampled.billed.mean(), rel=0.05)
 
 
+def test_a_tree_takes_the_time_of_its_levels():
+    """Branching 4, one straggler for each parent: the third of its four children decides, on both levels."""
+    tree = method("coded-reduce", 20, stragglers=1, inner="cyclic")
+    assert tree.work(1 / 6).tolist() == [1.0] * 20  # four of 24 units each
+    assert simulate(tree, Constant(3.0), rounds=2, unit=1 / 6).mean == pytest.approx(6.0)
+    rng = np.random.default_rng(0)
+    leaves, parents = LAW.totals(1.0, rng, (40_000, 4, 4)), LAW.totals(1.0, rng, (40_000, 4))
+    begun = np.sort(leaves, axis=2)[:, :, 2]
+    done = np.sort(begun + parents, axis=1)[:, 2]
+    ran = begun < done[:, None]
+    billed = leaves.sum(axis=(1, 2)) + np.where(ran, parents, 0.0).sum(axis=1)
+    for found in (simulate(tree, LAW, rounds=3000, unit=1 / 6), sample_rounds(tree, LAW, rounds=20_000, unit=1 / 6)):
+        assert abs(found.mean - done.mean()) < 4 * found.standard_error
+        assert found.p99 == pytest.approx(np.percentile(done, 99), rel=0.05)
+        assert found.billed.mean() == pytest.approx(billed.mean(), rel=0.01)
+        assert found.work == pytest.approx((16 + ran.sum(axis=1).mean()) / 6, rel=0.01)
+
+
+def test_leaves_of_a_tree_start_one_after_another():
+    tree = method("coded-reduce", 12, stragglers=1, inner="cyclic")  # three parents of three
+    ramped = sample_rounds(tree, Constant(1.0), rounds=2, unit=4 / 15, per_second=2.0)
+    assert ramped.seconds.tolist() == [0.5 * 4 + 1.0 + 1.0] * 2  # parents begin when leaves 1, 4 and 7 have ended
+
+
 def test_replayed_trace_in_the_simulator():
     rows = [[k, slot, 0, 1, 0.5 + slot + k, 0.0, 0.0, 0.0] for k in range(2) for slot in range(4)]
     trace = Trace(np.array(rows, dtype=float))

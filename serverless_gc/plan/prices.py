@@ -9,7 +9,13 @@ from serverless_gc.errors import InputError
 __all__ = ["AS_OF", "PRICES", "SOURCES", "Prices", "prices_of"]
 
 AS_OF = "2026-11"
-"""Month of the table. Prices change: look at `SOURCES`, and give a `Prices` of your own where they differ."""
+"""Month of the table. Prices change: look at `SOURCES`, and give a `Prices` of your own where they differ.
+
+Compared with AWS's price lists of 2026-08 and 2026-09 as others quote them (S3: usage types ``TimedStorage-ByteHrs``,
+``Requests-Tier1`` and ``Requests-Tier2`` of us-east-1 and eu-central-1; Lambda: the first tier of either architecture;
+transfer: the first 10 TB). Volume discounts are left out. The lists themselves are at
+``https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonS3/current/region_index.json``.
+"""
 
 SOURCES = {
     "lambda": "https://aws.amazon.com/lambda/pricing/",

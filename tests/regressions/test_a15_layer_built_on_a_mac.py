@@ -46,10 +46,10 @@ def build(mac, output, arch):
 
 def test_pip_itself_would_take_a_wheel_for_macos(mac):
     """The disguise holds."""
-    listed = [sys.executable, "-m", "pip", "debug", "--verbose"]
+    listed = [sys.executable, "-c", "from pip._vendor.packaging.tags import sys_tags; print(*sys_tags())"]
     done = subprocess.run(listed, env=mac, capture_output=True, text=True, check=True, timeout=60)
     assert "macosx_11_0_arm64" in done.stdout
-    assert "manylinux" not in done.stdout.partition("Compatible tags")[2]
+    assert "manylinux" not in done.stdout
 
 
 @pytest.mark.parametrize("arch", ["arm64", "x86_64"])

@@ -21,6 +21,8 @@ __all__ = ["shares", "simulated_rounds"]
 def shares(code: Code) -> FloatArray:
     """Return the share of the data that each worker computes on, shape ``(n_workers,)``.
 
+    Columns that a code leaves out are no work.
+
     Examples
     --------
     >>> from serverless_gc.codes import get
@@ -41,7 +43,8 @@ def shares(code: Code) -> FloatArray:
         if isinstance(code, GradientCode):
             held[worker] = len({j for message in messages for j in code.row(message)[0]})
         else:
-            held[worker] = len(messages)
+            support = code.support
+            held[worker] = len(messages) if support is None else sum(map(support.share, messages))
     return held / code.k
 
 

@@ -34,6 +34,8 @@ def test_bytes_of_a_task():
     forth, back = passes(Problem(rows=1000, cols=50, columns=3), get("mds", n_workers=10, k=8))
     assert (forth.block, forth.operand, forth.message) == (125 * 50 * 8, 50 * 24, 125 * 24)
     assert (back.block, back.operand, back.message) == (7 * 1000 * 8, 1000 * 24, 7 * 24)
+    [part] = passes(Problem(rows=1000, cols=50, task="matvec"), get("short-dot", n_workers=10, k=4, threshold=9))
+    assert (part.block, part.operand, part.whole, part.message) == (250 * 25 * 8, 25 * 8, 50 * 8, 250 * 8)
     [whole] = passes(Problem(rows=1000, cols=50), get("frc", n_workers=10, stragglers=1))
     assert (whole.block, whole.blocks, whole.factor) == (100 * 50 * 8, 2, 2.0)
     with pytest.raises(InputError, match="code for gradients"):

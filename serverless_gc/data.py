@@ -52,7 +52,7 @@ class EncodedPair:
         self.dtype = dtype
         self.fingerprint = fingerprint
         self._source: Source | None = source
-        self.holders: WeakSet[CodedData] = WeakSet()
+        self.holders: WeakSet[Any] = WeakSet()
         self._made: dict[int, EncodedMatrix] = {}
         self._unreported = Report(rounds=0)
         self._locks = (asyncio.Lock(), asyncio.Lock())
@@ -122,6 +122,11 @@ class EncodedPair:
     def removed(self) -> bool:
         """Whether its blocks were deleted for good."""
         return self._source is None and not self._made
+
+    def release(self) -> None:
+        """Forget the matrix itself: nothing more will be encoded of it."""
+        self._source = None
+        self.one_round.release()
 
     async def remove(self) -> None:
         """Delete the stored blocks."""

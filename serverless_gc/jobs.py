@@ -120,7 +120,7 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
     )
 
 
-def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
+def normal_job(matrix: EncodedMatrix, code: Code, w: Array, publish: int | None = None) -> Job:
     """Make the job ``X.T @ (X @ w)`` on the coded rows of ``X``, where workers multiply by their block twice.
 
     Parameters
@@ -131,6 +131,8 @@ def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
         The code of this round: workers return a polynomial of degree 2 of their block.
     w
         ``(p,)`` or ``(p, c)``.
+    publish
+        See `Job`; the code's own choice if None.
     """
     _, p = matrix.block_shape
     terms = matrix.largest**2 * float(np.linalg.norm(w)) / math.sqrt(w.size / len(w))
@@ -145,7 +147,7 @@ def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
         stored=np.dtype(matrix.dtype),
         scale=terms * matrix.partition.b,
         finish=lambda total: total,
-        publish=code.publish,
+        publish=code.publish if publish is None else publish,
     )
 
 

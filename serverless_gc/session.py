@@ -417,7 +417,7 @@ class Session:
         def project() -> list[Need]:
             if isinstance(code, SumCode):
                 return [need_of_partitions(source, code, columns=columns, dtype=dtype)]
-            axes: tuple[int, ...] = (0,) if targets is None else (0, 1)
+            axes: tuple[int, ...] = (0,) if targets is None or isinstance(code, LagrangeMultiMessage) else (0, 1)
             return [need_of(source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes]
 
         needs = await asyncio.to_thread(project)

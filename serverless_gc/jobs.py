@@ -13,6 +13,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.codes.projective import ProjectiveCode
+from serverless_gc.codes.support import Support
 from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
@@ -49,7 +50,9 @@ class Job:
     shape, dtype
         Of one message.
     operand
-        What every worker needs, such as ``w``; None if nothing.
+        What workers need, such as ``w``; None if nothing.
+    support
+        Which rows of the operand each worker needs, as the columns of its blocks; None if all.
     params
         Task to the kernel's parameters, JSON types.
     inputs
@@ -77,6 +80,7 @@ class Job:
     finish: Callable[[Array], Array]
     stored: np.dtype[Any]
     operand: Array | None = None
+    support: Support | None = None
     params: Callable[[TaskSpec], Mapping[str, Any]] = _no_params
     inputs: Callable[[TaskSpec], Sequence[int]] = _no_inputs
     stays: Callable[[int], bool] = _never
@@ -108,6 +112,7 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
         shape=(matrix.partition.b, *operand.shape[1:]),
         dtype=dtype,
         operand=operand,
+        support=code.support,
         stored=np.dtype(matrix.dtype),
         scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
         finish=(lambda blocks: np.ascontiguousarray(join(blocks).real)) if complex_by_code else join,
@@ -115,7 +120,7 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
     )
 
 
-def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
+def normal_job(matrix: EncodedMatrix, code: Code, w: Array, publish: int | None = None) -> Job:
     """Make the job ``X.T @ (X @ w)`` on the coded rows of ``X``, where workers multiply by their block twice.
 
     Parameters
@@ -126,6 +131,8 @@ def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
         The code of this round: workers return a polynomial of degree 2 of their block.
     w
         ``(p,)`` or ``(p, c)``.
+    publish
+        See `Job`; the code's own choice if None.
     """
     _, p = matrix.block_shape
     terms = matrix.largest**2 * float(np.linalg.norm(w)) / math.sqrt(w.size / len(w))
@@ -140,7 +147,7 @@ def normal_job(matrix: EncodedMatrix, code: Code, w: Array) -> Job:
         stored=np.dtype(matrix.dtype),
         scale=terms * matrix.partition.b,
         finish=lambda total: total,
-        publish=code.publish,
+        publish=code.publish if publish is None else publish,
     )
 
 

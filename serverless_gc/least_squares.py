@@ -35,7 +35,7 @@ class LeastSquares:
             If one of them is wrong, or the loss is another.
         """
         point = check_operand(w, n_cols, "w")
-        if loss != "squared":
+        if getattr(loss, "name", loss) != "squared":
             raise InputError(f"this code serves the squared loss only, got {loss!r}; use a gradient code for others")
         if not 0 <= check_number("l2", l2) < np.inf:
             raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")

@@ -37,21 +37,18 @@ from serverless_gc.engine import (
     RoundOutcome,
     milestones,
 )
-from serverless_gc.errors import DecodeError, InvokeError, LimitError, NotDecodableError, WrongResult
+from serverless_gc.errors import DecodeError, InvokeError, NotDecodableError, WrongResult
 from serverless_gc.explain import approximation, undecodable, waves
 from serverless_gc.jobs import Job
 from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
+from serverless_gc.operands import ENVELOPE, publish_operand
 from serverless_gc.partials import PartsWatch
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
-from serverless_gc.wire import Task, pack_block
+from serverless_gc.wire import Task
 
-__all__ = ["INLINE_OPERAND", "run_round"]
-
-INLINE_OPERAND = 32 * 1024
-"""Operands of at most this many bytes, if the request's limit has room, travel inside each task; larger ones are stored
-once and read by key."""
+__all__ = ["run_round"]
 
 INTERRUPT_PATIENCE = 0.5
 """Seconds that an interrupted call waits for its cancel mark to be stored; the user waits for the call to end."""
@@ -61,9 +58,6 @@ SINGLE_SLACK = 1e4
 
 CLEAR_SECONDS = 5.0
 """Seconds between two clean-ups of what workers stored for rounds that were over."""
-
-ENVELOPE = 16 * 1024
-"""Room for everything in a request or reply but the array."""
 
 
 @dataclass(slots=True)
@@ -252,18 +246,8 @@ async def _publish(res: Resources, job: Job) -> _Round:
     number = next(res.rounds)
     base = f"{res.prefix}/round/{number:07d}"
     message_bytes = math.prod(job.shape) * job.dtype.itemsize
-    inline_request = min(INLINE_OPERAND, res.limits.request_bytes * 3 // 4 - ENVELOPE)
     inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
-    operand_key, uploaded = "", 0
-    if job.operand is not None and job.operand.nbytes > inline_request:
-        operand_key = f"{base}/operand"
-        if job.operand.nbytes > res.limits.object_bytes:
-            raise LimitError(
-                f"the operand has {job.operand.nbytes} bytes, one object holds at most {res.limits.object_bytes}"
-            )
-        parts = pack_block(job.operand)
-        uploaded = sum(memoryview(part).nbytes for part in parts)
-        await res.store.put(operand_key, parts)
+    operand = await publish_operand(res.store, res.limits, job, f"{base}/operand")
     collector = Collector(job.code, job.shape, job.dtype)
 
     def make_task(spec: TaskSpec) -> Task:
@@ -280,8 +264,7 @@ async def _publish(res: Resources, job: Job) -> _Round:
             results=tuple(f"{base}/{slot:05d}" for slot in job.inputs(spec)),
             result_key=f"{base}/{spec.slot:05d}",
             store=res.store.url,
-            operand=None if operand_key else job.operand,
-            operand_key=operand_key,
+            **operand.fields(spec.slot),
             inline_limit=reply_bytes if reply_bytes <= inline_reply and not job.stays(spec.slot) else 0,
             cancel_key=f"{base}/cancel",
             params={**job.params(spec), **({"publish": job.publish, "n_messages": n_messages} if job.publish else {})},
@@ -297,13 +280,13 @@ async def _publish(res: Resources, job: Job) -> _Round:
         make_task,
         accept,
         stays=job.stays,
-        bytes_up=uploaded,
+        bytes_up=operand.uploaded,
         presign=res.presign,
     )
     watch = None
     if job.publish:
         watch = PartsWatch(res.store, f"{base}/", collector, make_task, job.publish, attempts.counts)
-    return _Round(number, job, operand_key, f"{base}/cancel", collector, attempts, set(), watch)
+    return _Round(number, job, operand.key, f"{base}/cancel", collector, attempts, set(), watch)
 
 
 async def _retire(res: Resources, rnd: _Round) -> None:

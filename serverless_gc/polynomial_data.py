@@ -8,60 +8,40 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from weakref import WeakSet
-
-import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.multi import LagrangeMultiMessage
-from serverless_gc.data import Reduction
-from serverless_gc.encode import EncodedMatrix, Source, store_encoded
+from serverless_gc.data import EncodedPair, PairData, Reduction
+from serverless_gc.encode import Source
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import normal_job
 from serverless_gc.least_squares import LeastSquares, target_moments
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
-from serverless_gc.resources import Owner
 from serverless_gc.types import Array
 
-__all__ = ["PolynomialData", "encode_polynomial"]
+__all__ = ["PolynomialData", "check_polynomial", "polynomial_data"]
 
 
-class PolynomialData:
+class PolynomialData(PairData):
     """A data set for least-squares gradients by multi-message Lagrange coding, made by `Session.encode`.
 
     Every method has an ``_async`` twin with the same signature.
 
     Attributes
     ----------
-    code
-        The code in use, with its parameters.
     n_rows, n_cols
         Shape of ``X``.
+    code
+        The code in use, with its parameters.
     """
 
     def __init__(
-        self, owner: Owner, matrix: EncodedMatrix, code: LagrangeMultiMessage, moments: Array | None, squares: float
+        self, pair: EncodedPair, y: Array | None, moments: Array | None, squares: float, publish: int | None = None
     ) -> None:
-        self._owner = owner
-        self._matrix = matrix
+        super().__init__(pair, y, publish)
         self._moments = moments
         self._squares = squares
-        self.code = code
-        self.holders: WeakSet[Any] = WeakSet([self])
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of ``X``."""
-        return self._matrix.n_rows
-
-    @property
-    def n_cols(self) -> int:
-        """Number of columns of ``X``."""
-        return self._matrix.n_cols
-
-    def __repr__(self) -> str:
-        return f"PolynomialData({self.n_rows} x {self.n_cols}, {self.code!r})"
 
     @homed
     async def value_and_gradient_async(
@@ -76,10 +56,13 @@ class PolynomialData:
     ) -> Any:
         """Compute the squared loss and its gradient.
 
+        The value is less accurate where it is small against ``||y||**2``: a line search may end early there, steps of
+        known length do not.
+
         Parameters
         ----------
         w
-            ``(n_cols,)`` or ``(n_cols, c)``.
+            ``(n_cols,)`` or ``(n_cols, c)``, as many columns as ``y``.
         loss
             ``"squared"``.
         l2
@@ -105,10 +88,14 @@ class PolynomialData:
         call = LeastSquares.checked(w, self.n_cols, self.n_rows, loss, l2, reduction)
         if self._moments is None:
             raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
-        res = await self._owner.resources()
-        job = normal_job(self._matrix, self.code, call.w)
-        product, report = await run_round(res, job, lambda code: self._owner.policy_for(code, deadline))
+        if call.w.shape != self._moments.shape:
+            raise InputError(f"w must have shape {self._moments.shape}, as y has columns; got {call.w.shape}")
+        matrix = await self._pair.matrix(0)
+        res = await self.owner.resources()
+        job = normal_job(matrix, self.code, call.w, self._publish)
+        product, report = await run_round(res, job, lambda code: self.owner.policy_for(code, deadline))
         value, gradient = call.finish(product, self._moments, self._squares)
+        report = self._pair.reported(report)
         return (value, gradient, report) if with_report else (value, gradient)
 
     @homed
@@ -124,24 +111,20 @@ class PolynomialData:
         _, gradient, report = await self.value_and_gradient_async(w, with_report=True, **options)
         return (gradient, report) if with_report else gradient
 
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored blocks now rather than when the session closes."""
-        res = await self._owner.resources()
-        await res.store.delete(self._matrix.objects())
-
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
-    close = blocking(close_async)
 
 
-async def encode_polynomial(
-    owner: Owner, source: Source, y: Array | None, code: LagrangeMultiMessage, name: str, dtype: np.dtype[Any]
-) -> PolynomialData:
-    """Store the coded rows, and compute what is needed of the targets."""
+def check_polynomial(code: LagrangeMultiMessage, source: Source) -> None:
+    """Raise `InputError` unless code and matrix serve gradients of least squares."""
     if code.degree != 2:
         raise InputError(f"gradients of least squares need degree=2, got {code.degree}")
-    res = await owner.resources()
+    if source.sparse:
+        raise InputError(f"{source.name} must be dense for {code.name!r}: its coded rows mix all rows")
+
+
+async def polynomial_data(pair: EncodedPair, source: Source, y: Array | None, publish: int | None) -> PolynomialData:
+    """Make a data set of the coded rows of ``source``, computing what is needed of the targets."""
     moments, squares = (None, 0.0) if y is None else await asyncio.to_thread(target_moments, source, y)
-    matrix = await store_encoded(source, code, res.store, f"{res.prefix}/data/{name}", dtype=dtype, limits=res.limits)
-    return PolynomialData(owner, matrix, code, moments, squares)
+    pair.release()
+    return PolynomialData(pair, y, moments, squares, publish)

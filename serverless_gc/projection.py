@@ -40,14 +40,19 @@ class Need:
     ----------
     blocks
         Coded blocks that one worker reads.
-    block, operand, result
+    block, result
         One object of each kind.
+    operand
+        What the worker needs of the operand.
+    whole
+        The operand.
     """
 
     name: str
     blocks: int
     block: int
     operand: int
+    whole: int
     result: int
 
     @property
@@ -62,8 +67,7 @@ class Need:
 
     def excess(self, limits: Limits) -> str:
         """Say which limit is exceeded, with both numbers; empty if none is."""
-        for what in ("block", "operand", "result"):
-            size = getattr(self, what)
+        for what, size in (("block", self.block), ("operand", self.whole), ("result", self.result)):
             if size > limits.object_bytes:
                 return f"one {what} would be {_words(size)}, the largest object is {_words(limits.object_bytes)}"
         if self.memory > limits.function_bytes:
@@ -107,7 +111,8 @@ def need_of(source: Source, code: Code, *, axis: int, columns: int = 1, dtype: n
     item = _item(source, dtype)
     length = source.shape[1 - axis]
     rows = Partition(source.shape[axis], code.k).b
-    block = rows * length * item
+    width = code.width(length)
+    block = rows * width * item
     if source.sparse:
         nnz: int = source.nnz  # type: ignore[attr-defined]  # sparse sources have it
         block = min(block, int(nnz * projected_fill(source, code, axis=axis) / code.n_messages) * _CSR_ENTRY)
@@ -115,7 +120,8 @@ def need_of(source: Source, code: Code, *, axis: int, columns: int = 1, dtype: n
         name=f"{code.name} with n_workers={code.n_workers}, k={code.k}, blocks of {'columns' if axis else 'rows'}",
         blocks=max(len(code.placement(worker)) for worker in range(code.n_workers)),
         block=block,
-        operand=length * columns * 8,
+        operand=width * columns * 8,
+        whole=length * columns * 8,
         result=rows * columns * 8,
     )
 
@@ -144,6 +150,7 @@ def need_of_partitions(source: Source, code: SumCode, *, columns: int = 1, dtype
         blocks=max(1, _held(code)),
         block=block,
         operand=length * columns * 8,
+        whole=length * columns * 8,
         result=length * columns * 8,
     )
 

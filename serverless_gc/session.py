@@ -34,7 +34,7 @@ from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.policies import Deadline, natural_policy
-from serverless_gc.polynomial_data import PolynomialData, encode_polynomial
+from serverless_gc.polynomial_data import PolynomialData, check_polynomial, polynomial_data
 from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
 from serverless_gc.projection import Need, check_fits_function, need_of, need_of_partitions
 from serverless_gc.resources import Resources
@@ -367,10 +367,10 @@ class Session:
         chosen = await asyncio.to_thread(
             choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
         )
+        if isinstance(chosen, LagrangeMultiMessage):
+            check_polynomial(chosen, source)
         await self._project(source, chosen, targets, np.dtype(dtype))
         scanned = await asyncio.to_thread(scan, source)
-        if isinstance(chosen, LagrangeMultiMessage):
-            return await encode_polynomial(self, source, targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, EncodedCode):
             return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
         if isinstance(chosen, SumCode):
@@ -384,6 +384,8 @@ class Session:
         await pair.matrix(0, scanned)
         res = await self.resources()
         res.chore(res.invoker.connect(chosen.n_workers))  # a round is coming
+        if isinstance(chosen, LagrangeMultiMessage):
+            return await polynomial_data(pair, source, targets, publish)
         if targets is not None:
             await pair.matrix(1, scanned)
         return CodedData(pair, targets, publish)
@@ -415,7 +417,7 @@ class Session:
         def project() -> list[Need]:
             if isinstance(code, SumCode):
                 return [need_of_partitions(source, code, columns=columns, dtype=dtype)]
-            axes: tuple[int, ...] = (0,) if targets is None else (0, 1)
+            axes: tuple[int, ...] = (0,) if targets is None or isinstance(code, LagrangeMultiMessage) else (0, 1)
             return [need_of(source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes]
 
         needs = await asyncio.to_thread(project)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.codes.support import Support
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -199,6 +200,19 @@ class Code(ABC):
         if not 0 <= worker < self.n_workers:
             raise InputError(f"worker must be in 0..{self.n_workers - 1}, got {worker}")
         return (worker,)
+
+    @property
+    def support(self) -> Support | None:
+        """Which columns of the blocks each message has entries in; None if in all of them.
+
+        `encode` gives whole blocks all the same. Only these columns of them are stored, and only these entries of an
+        operand are sent to the worker that multiplies by it.
+        """
+        return None
+
+    def width(self, n_cols: int) -> int:
+        """Most columns that a message is stored with, and entries of an operand that it needs, out of ``n_cols``."""
+        return n_cols if self.support is None else self.support.width(n_cols)
 
     @property
     def generator(self) -> FloatArray:

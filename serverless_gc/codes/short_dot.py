@@ -23,6 +23,7 @@ from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.nonsystematic import AllOrNothingTracker, require
 from serverless_gc.codes.mds.parity import check_seed
 from serverless_gc.codes.received import accuracy_warning, receive, refuse_inaccurate
+from serverless_gc.codes.support import Support
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -54,7 +55,7 @@ class ShortDotCode(Code):
 
     The blocks are completed by ``threshold - k`` filler blocks; message ``i`` is row ``i`` of ``B`` applied to both.
     Column by column the fillers are chosen such that ``threshold - k`` of the workers, in turn, hold an exact zero
-    there. Each worker so needs a share ``1 - (threshold - k) / n_workers`` of the entries of ``x``, and any
+    there. Each worker so stores, reads of ``x`` and multiplies a share ``1 - (threshold - k) / n_workers``, and any
     ``threshold`` results decode. Use it where ``x`` is huge and sending it is what takes the time; otherwise
     `MDSCode`, which needs only ``k`` results.
 
@@ -219,6 +220,8 @@ class ShortDotCode(Code):
     def columns(self, worker: int, n_cols: int) -> Array:
         """Columns of the blocks, and entries of ``x``, that ``worker`` needs, ascending; its block is zero elsewhere.
 
+        What is stored and sent is in another order, that of `support`.
+
         Parameters
         ----------
         worker
@@ -227,8 +230,15 @@ class ShortDotCode(Code):
             Number of columns of the blocks.
         """
         super().placement(worker)
-        j = np.arange(n_cols)
-        return np.flatnonzero((worker - j) % self.n_workers >= self._threshold - self.k)
+        return np.arange(n_cols) if self.support is None else np.sort(self.support.columns(worker, n_cols))
+
+    @cached_property
+    def support(self) -> Support | None:
+        """The residues of the columns that each worker needs, modulo ``n_workers``; None without fillers."""
+        n, fillers = self.n_workers, self._threshold - self.k
+        if not fillers:
+            return None
+        return Support(n, tuple(tuple(sorted((i - t) % n for t in range(fillers, n))) for i in range(n)))
 
     # -- the three jobs ------------------------------------------------------------------------------
 
@@ -259,10 +269,11 @@ class ShortDotCode(Code):
             )
         output = Output.prepare(out, (len(ids), *arrays[0].shape), dtype)
         real = np.finfo(dtype).dtype
-        for column in range(min(self.n_workers, arrays[0].shape[-1])):
-            here = np.stack([a[..., column :: self.n_workers] for a in arrays]).astype(dtype, copy=False)
-            coefficients = self._coefficients(column)[ids].astype(real)
-            output.array[..., column :: self.n_workers] = np.tensordot(coefficients, here, 1)
+        with single_blas_thread():  # many small products: threads would only wait for each other
+            for column in range(min(self.n_workers, arrays[0].shape[-1])):
+                here = np.stack([a[..., column :: self.n_workers] for a in arrays]).astype(dtype, copy=False)
+                coefficients = self._coefficients(column)[ids].astype(real)
+                output.array[..., column :: self.n_workers] = np.tensordot(coefficients, here, 1)
         return output.finish()
 
     def tracker(self) -> AllOrNothingTracker:

@@ -23,7 +23,7 @@ __all__ = ["EncodedMatrix", "MakeCode", "axis_name", "load_encoded", "manifest_k
 MakeCode: TypeAlias = Callable[[Mapping[str, Any]], Code]
 
 _KIND = "encoded-matrix"
-_VERSION = 1
+_VERSION = 2  # 2: blocks hold the columns that their messages need, `serverless_gc.codes.support.Support`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class EncodedMatrix:
 
     @property
     def block_shape(self) -> tuple[int, int]:
-        """Shape of one coded block."""
-        return self.partition.b, self.n_rows if self.axis else self.n_cols
+        """Shape of one coded block, of the widest if they differ."""
+        return self.partition.b, self.code.width(self.n_rows if self.axis else self.n_cols)
 
     @property
     def manifest_key(self) -> str:

@@ -65,8 +65,9 @@ def encode_rows(
     Returns
     -------
     Iterator[tuple[int, Block]]
-        Dense blocks of shape ``(b, p)`` (``(b, m)`` for axis 1) or `CsrBlock`. Blocks may be read-only views of ``X``;
-        messages of equal content give the same object.
+        Dense blocks of shape ``(b, p)`` (``(b, m)`` for axis 1) or `CsrBlock`; of a code with a `Code.support` the
+        columns that the message needs, in its order. Blocks may be read-only views of ``X``; messages of equal content
+        give the same object.
 
     Raises
     ------

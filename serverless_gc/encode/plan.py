@@ -105,7 +105,7 @@ def make_plan(
         dense = DenseBlocks(source, code, partition, axis, stored, stop)
         if dense.nbytes > limits.object_bytes:
             raise LimitError(
-                f"one block of {source.name} is {dense.shape[0]} x {dense.shape[1]} {stored}, {dense.nbytes} bytes; "
+                f"one block of {source.name} is {dense.stored[0]} x {dense.stored[1]} {stored}, {dense.nbytes} bytes; "
                 f"the largest object is {limits.object_bytes} bytes. Use a code with more blocks (larger k)"
             )
         maker = dense

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.optim.line_search import Searching
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.optim.schedules import Rate
+from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import check_number, check_point, check_seconds
 from serverless_gc.types import WaitPolicy
 from serverless_gc.waiting import PolicyFactory
@@ -136,11 +138,8 @@ async def minimize_async(
     >>> fit.w.round(5), fit.reason
     (array([ 1. , -2. ,  0.5]), 'gradient')
     """
-    if not isinstance(data, (CodedData, GradientData, EncodedData)):
-        raise InputError(
-            "data must be what Session.encode gave, with y, under a data or gradient code; workers that return "
-            f"polynomials of encoded rows serve single gradients only; got {type(data).__name__}"
-        )
+    if not isinstance(data, (CodedData, GradientData, EncodedData, PolynomialData)):
+        raise InputError(f"data must be what Session.encode gave, with y; got {type(data).__name__}")
     point = check_point(w0, "w0")
     if point.dtype.kind == "c":
         raise InputError("w0 must be real")
@@ -151,6 +150,8 @@ async def minimize_async(
         objective["sample_weight"] = np.asarray(sample_weight)
     if unknown := {"with_report"} & set(options):
         raise InputError(f"{min(unknown)} does not go with minimize: the report is part of the fit")
+    if unknown := set(objective) - set(signature(data.value_and_gradient_async).parameters):
+        raise InputError(f"{min(unknown)}= does not go with {data.code.name!r}: leave it out or take another code")
     factory = as_factory(policy)
     stale = factory is not None and factory(data.code).leftover == "keep"
     # One round is less accurate in the value, which searches compare; and when it is chosen depends on the past.

@@ -11,12 +11,13 @@ from serverless_gc.data import CodedData
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report
+from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import find_loss
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["CURVATURE", "Data", "largest_eigenvalue", "smoothness"]
 
-Data: TypeAlias = CodedData | GradientData | EncodedData
+Data: TypeAlias = CodedData | GradientData | EncodedData | PolynomialData
 
 CURVATURE = {"squared": 1.0, "logistic": 0.25, "softmax": 0.5, "huber": 1.0, "squared_hinge": 2.0}
 """Largest second derivative of a loss with respect to ``X w``; the others have none."""
@@ -121,7 +122,7 @@ def _products(
 
 
 async def _slopes(
-    data: GradientData | EncodedData, spent: Callable[[Report], None], deadline: float | None
+    data: GradientData | EncodedData | PolynomialData, spent: Callable[[Report], None], deadline: float | None
 ) -> Callable[[FloatArray], Awaitable[FloatArray]]:
     """Multiply by ``X.T X`` through gradients of the squared loss: at a point, less that at the origin."""
     options: dict[str, Any] = {} if data.code.exact else {"wait": data.code.n_workers}  # the same workers every time
@@ -131,7 +132,7 @@ async def _slopes(
         spent(report)
         return np.asarray(g.real, dtype=float)
 
-    y = data.y if isinstance(data, GradientData) else None
+    y = None if isinstance(data, EncodedData) else data.y
     outputs = None if y is None or y.ndim == 1 else y.shape[1]
     at_origin = await slope(np.zeros(data.n_cols if outputs is None else (data.n_cols, outputs)))
 

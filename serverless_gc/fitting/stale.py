@@ -26,8 +26,8 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.jobs import Job
 from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
+from serverless_gc.operands import INLINE_OPERAND
 from serverless_gc.optim.line_search import Searching
-from serverless_gc.pipeline import INLINE_OPERAND
 from serverless_gc.resources import Resources
 from serverless_gc.training import Training
 from serverless_gc.types import Array, Arrival, TaskSpec, Update, UpdateContext

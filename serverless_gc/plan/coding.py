@@ -61,7 +61,7 @@ def _fastest(run: Callable[[], object], repeats: int) -> float:
 
 
 def _values(code: Code, messages: list[int], length: int, rng: np.random.Generator) -> dict[int, Array]:
-    sources = rng.standard_normal((code.k, length))
+    sources = rng.standard_normal((code.k, 1, length))
     coded = code.encode(sources, messages=messages)
     return dict(zip(messages, coded, strict=True))
 
@@ -70,7 +70,7 @@ def encode_seconds(problem: Problem, code: Code) -> float:
     """Estimate how long storing both encodings takes the driver, from a strip of them; 0 where nothing is coded."""
     if code.kind == "gradient" or code.name in {"uncoded", "replication"}:
         return 0.0
-    strip = np.random.default_rng(0).standard_normal((code.k, _STRIP)).astype(problem.dtype)
+    strip = np.random.default_rng(0).standard_normal((code.k, 1, _STRIP)).astype(problem.dtype)
     best = _fastest(lambda: code.encode(strip), 2)
     return best * problem.nbytes / strip.nbytes * len(passes(problem, code))
 

@@ -104,7 +104,8 @@ def price(
     for step, tasks, results in zip(steps, issued, awaited, strict=True):
         once = 1.0 if _forgotten(step, platform) else 1.0 / rounds
         by_key = step.operand > INLINE_OPERAND
-        gets += tasks * (step.blocks * once + by_key + step.inner)
+        reads = by_key * (1 if step.operand == step.whole else 2)  # a part of it is one or two ranges
+        gets += tasks * (step.blocks * once + reads + step.inner)
         puts += tasks + by_key + 1 + stored / rounds  # results, the operand, the cancel mark, and the blocks
         sent += results * (1 - step.inner) * step.messages * step.message
         held += stored * step.block

@@ -24,7 +24,7 @@ _KEY_BYTES = 96
 
 _ENVELOPE = 16 * 1024
 INLINE_OPERAND = 32 * 1024
-"""As in `serverless_gc.pipeline`: larger operands are stored once and read by key."""
+"""As in `serverless_gc.operands`: larger operands are stored once and read by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,9 @@ class Pass:
     blocks
         Blocks of the task with the most of them.
     operand
-        The vector or matrix that multiplies them.
+        What the task needs of the vector or matrix that multiplies them.
+    whole
+        All of it.
     message
         One message of the result.
     messages
@@ -104,6 +106,7 @@ class Pass:
     block: int
     blocks: int
     operand: int
+    whole: int
     message: int
     messages: int
     factor: float = 1.0
@@ -132,13 +135,15 @@ def passes(problem: Problem, code: Code) -> tuple[Pass, ...]:
         block = math.ceil(problem.rows / code.k) * problem.cols * problem.itemsize
         vector = problem.cols * c * result
         inner = 1 - code.branching / code.n_workers if isinstance(code, CodedReduceCode) else 0.0
-        each_way = {"operand": vector, "message": vector, "messages": messages}
-        return (Pass(block=block, blocks=held, **each_way, factor=2.0, inner=inner),)
+        sizes = {"block": block, "operand": vector, "whole": vector, "message": vector}
+        return (Pass(**sizes, blocks=held, messages=messages, factor=2.0, inner=inner),)
     each = []
     for split, other in ((problem.rows, problem.cols), (problem.cols, problem.rows)):
-        share = math.ceil(split / code.k)
-        block, message = share * other * problem.itemsize, share * c * result
-        each.append(Pass(block=block, blocks=messages, operand=other * c * result, message=message, messages=messages))
+        share, width = math.ceil(split / code.k), code.width(other)
+        operand, whole = width * c * result, other * c * result
+        block, message = share * width * problem.itemsize, share * c * result
+        sizes = {"block": block, "operand": operand, "whole": whole, "message": message}
+        each.append(Pass(**sizes, blocks=messages, messages=messages))
     return tuple(each[:1] if problem.task == "matvec" else each)
 
 
@@ -160,7 +165,7 @@ def refusals(problem: Problem, code: Code, platform: Platform) -> tuple[tuple[st
 def _broken(problem: Problem, code: Code, platform: Platform) -> Iterator[tuple[str, str]]:
     limits = platform.limits
     for step in passes(problem, code):
-        for what, nbytes in (("a block", step.block), ("the operand", step.operand)):
+        for what, nbytes in (("a block", step.block), ("the operand", step.whole)):
             if nbytes > limits.object_bytes:
                 most = f"one object of the store holds at most {_gb(limits.object_bytes)}"
                 yield "object_bytes", f"{what} has {_gb(nbytes)}, {most}: take more blocks"

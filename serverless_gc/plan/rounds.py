@@ -22,7 +22,7 @@ __all__ = ["shares", "simulated_rounds"]
 def shares(code: Code) -> FloatArray:
     """Return the share of the data that each worker computes on, shape ``(n_workers,)``.
 
-    What a worker of a tree adds of its children's results is no data of its own.
+    Columns that a code leaves out are no work, nor is what a worker of a tree adds of its children's results.
 
     Examples
     --------
@@ -38,7 +38,8 @@ def shares(code: Code) -> FloatArray:
         if isinstance(code, GradientCode):
             held[worker] = len({j for message in messages for j in code.row(message)[0]})
         else:
-            held[worker] = len(messages)
+            support = code.support
+            held[worker] = len(messages) if support is None else sum(map(support.share, messages))
     return held / code.k
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from serverless_gc.errors import ObjectNotFound
 from serverless_gc.store.base import Blobs, ObjectInfo, Store
-from serverless_gc.store.keys import check_key, joined
+from serverless_gc.store.keys import check_key, joined, part_of
 from serverless_gc.types import Buffer
 
 __all__ = ["MemoryStore"]
@@ -28,6 +28,9 @@ class _Objects:
         if found is None:
             raise ObjectNotFound(f"no object {key!r} in {self._name}", key=key)
         return found[0]
+
+    def get_range(self, key: str, start: int, stop: int) -> memoryview:
+        return part_of(key, self.get(key), start, stop)
 
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         entry = (joined(data), time.time())

@@ -109,6 +109,10 @@ class _WrappedBlobs:
         self._wait("get", key)
         return self._wrapper._after_get(key, self._inner.get(key))  # noqa: SLF001 - as above
 
+    def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        self._wait("get", key)
+        return self._wrapper._after_get(key, self._inner.get_range(key, start, stop))  # noqa: SLF001 - as above
+
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         self._wait("put", key, _size(data))
         return self._inner.put(key, data, if_absent=if_absent)

@@ -208,6 +208,26 @@ class CodeSuite:
         placed = {message for worker in range(code.n_workers) for message in code.placement(worker)}
         assert placed == set(range(code.n_messages))
 
+    def test_blocks_are_zero_in_columns_that_are_not_stored(self) -> None:
+        code = self.make_code()
+        for n_cols in (1, 4, 4 * code.n_workers + 1):
+            assert code.width(n_cols) <= n_cols
+            if code.support is None:
+                continue
+            assert code.needs_whole_rows, "messages that leave columns out depend on the column"
+            sent = code.encode(self.blocks(code, shape=(3, n_cols)))
+            widths = []
+            for message in range(code.n_messages):
+                kept = code.support.columns(message, n_cols)
+                widths.append(len(kept))
+                assert len(set(kept.tolist())) == len(kept)
+                assert not np.delete(sent[message], kept, axis=-1).any(), f"message {message} loses entries"
+                assert code.source_of(message) is None, "blocks that are carried unchanged are stored whole"
+            assert code.width(n_cols) == max(widths)
+            for worker in range(code.n_workers):
+                needs = {code.support.classes[message] for message in code.placement(worker)}
+                assert len(needs) == 1, f"the messages of worker {worker} need different entries of one operand"
+
     def test_bad_messages_are_refused(self) -> None:
         code = self.make_code()
         sent = self.sent(code, self.blocks(code))

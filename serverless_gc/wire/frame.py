@@ -21,14 +21,14 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "FORMAT_VERSION", "Frame", "FrameError", "pack", "pack_parts", "unpack"]
+__all__ = ["ALIGNMENT", "FORMAT_VERSION", "Frame", "FrameError", "pack", "pack_parts", "split", "unpack"]
 
 FORMAT_VERSION = 1
 ALIGNMENT = 64
@@ -143,6 +143,22 @@ def unpack(buffer: bytes | bytearray | memoryview, *, verify: bool = True) -> Fr
     if verify and zlib.crc32(body) != crc:
         raise FrameError("checksum of the array bytes does not match", "checksum")
     return Frame(header, arrays)
+
+
+def split(buffer: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+    """Cut a buffer that holds one frame after another into the frames; `unpack` tells whether one is intact.
+
+    Examples
+    --------
+    >>> [len(frame) for frame in split(pack({"kind": "a"}) + pack({"kind": "b"}, [np.zeros(8)]))]
+    [64, 192]
+    """
+    view = memoryview(buffer).cast("B")
+    while view:
+        whole = _PREFIX.unpack_from(view)[-1] if view.nbytes >= _PREFIX.size else 0
+        end = whole if _PREFIX.size <= whole <= view.nbytes else view.nbytes
+        yield view[:end]
+        view = view[end:]
 
 
 def _array(body: memoryview, dtype: str, shape: list[int], offset: int, nbytes: int) -> NDArray[Any]:

@@ -30,6 +30,9 @@ class Task:
         The vector or matrix to multiply by, or None when it is read from ``operand_key``.
     operand_key
         Store key of the operand (a block object), empty when inline.
+    operand_ranges
+        Where the object holds the operand piece by piece, one block after another: the half-open ranges of bytes to
+        read, each of whole blocks, whose rows in this order are the operand. Empty to read the object as one block.
     result_key
         Where the result is written, once. Shared by all attempts at the task.
     store
@@ -67,6 +70,7 @@ class Task:
     protocol: int = PROTOCOL
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     results: tuple[str, ...] = ()
+    operand_ranges: tuple[tuple[int, int], ...] = ()
 
     def part_key(self, first: int) -> str:
         """Store key of the partial result that begins with the task's message ``first``."""
@@ -98,6 +102,8 @@ class Task:
         }
         if self.results:
             head["results"] = self.results
+        if self.operand_ranges:
+            head["operand_ranges"] = self.operand_ranges
         if self.urls:
             head["urls"] = dict(self.urls)
         return pack_parts(head, () if self.operand is None else (self.operand,))
@@ -141,4 +147,5 @@ class Task:
             protocol=h["protocol"],
             urls=h.get("urls", {}),
             results=tuple(h.get("results", ())),
+            operand_ranges=tuple((start, stop) for start, stop in h.get("operand_ranges", ())),
         )

@@ -65,6 +65,10 @@ class Blobs(Protocol):
         """Read one object."""
         ...
 
+    def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read the bytes of one object from ``start`` up to, not including, ``stop``; fewer where it ends before."""
+        ...
+
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; False if ``if_absent`` and there was one."""
         ...
@@ -97,6 +101,15 @@ class FileBlobs:
         """Read one object."""
         try:
             return self._path(key).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise BlobNotFound(f"no object {key!r} under {self._root}") from None
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read a part of one object, and no more of the file."""
+        try:
+            with self._path(key).open("rb") as file:
+                file.seek(start)
+                return file.read(stop - start)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise BlobNotFound(f"no object {key!r} under {self._root}") from None
 

@@ -20,11 +20,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serverless_gc.wire import PROTOCOL, Block, CsrBlock, Frame, FrameError, Reply, Task, mismatch, unpack, unpack_block
+from serverless_gc.wire import PROTOCOL, Block, Frame, FrameError, Reply, Task, mismatch, unpack
 from serverless_gc.worker import kernels
 from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
 from serverless_gc.worker.cache import BlockCache, cache_bytes
 from serverless_gc.worker.parts import Parts
+from serverless_gc.worker.reads import Reads
 from serverless_gc.worker.retry import JITTER, Backoff, RetryCounts, RetryingBlobs
 
 __all__ = ["Warm", "handle", "run"]
@@ -86,11 +87,9 @@ class _Attempt:
         self.task = task
         self.counts = RetryCounts()
         self.blobs = RetryingBlobs(blobs, sleep=sleep, counts=self.counts)
-        self.warm = warm
+        self.reads = Reads(task, self.blobs, warm.blocks, warm.operands)
         self.times: dict[str, float] = {}
         self.execution = uuid.uuid4().hex
-        self.bytes_read = 0
-        self.cache_hits = 0
         self.published = 0
         self.resumed = 0
 
@@ -112,9 +111,8 @@ class _Attempt:
         task = self.task
         with self.phase("read"):
             self._check_mark()
-            blocks = [self._block(self.warm.blocks, key) for key in task.blocks]
-            blocks += [self._result(key) for key in task.results]
-            operand = self._operand()
+            blocks = self.reads.blocks()
+            operand = self.reads.operand()
             self._check_mark()
         value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
@@ -142,8 +140,8 @@ class _Attempt:
         return {
             "execution": self.execution,
             "non_finite": non_finite,
-            "bytes_read": self.bytes_read,
-            "cache_hits": self.cache_hits,
+            "bytes_read": self.reads.bytes_read,
+            "cache_hits": self.reads.cache_hits,
             "retries": self.counts.retries,
             "slow_downs": self.counts.slow_downs,
             **({"published": self.published, "resumed": self.resumed} if self.task.params.get("publish") else {}),
@@ -185,38 +183,6 @@ class _Attempt:
     def _check_mark(self) -> None:
         if self.task.cancel_key and self.blobs.exists(self.task.cancel_key):
             raise _Cancelled
-
-    def _block(self, cache: BlockCache, key: str) -> Block:
-        name = (self.task.store, key)
-        block = cache.get(name)
-        if block is not None:
-            self.cache_hits += 1
-            return block
-        data = self.blobs.get(key)
-        self.bytes_read += len(data)
-        try:
-            block = unpack_block(data)
-        except FrameError as error:
-            raise FrameError(f"stored object {key!r} is damaged: {error}", error.reason) from error
-        cache.put(name, block)
-        return block
-
-    def _result(self, key: str) -> NDArray[Any]:
-        """Read what another task of this round stored."""
-        data = self.blobs.get(key)
-        self.bytes_read += len(data)
-        stored = Reply.from_bytes(data)
-        if (stored.run, stored.round) != (self.task.run, self.task.round) or stored.value is None:
-            raise FrameError(f"stored object {key!r} is no result of round {self.task.round}", "header")
-        return stored.value
-
-    def _operand(self) -> NDArray[Any] | None:
-        if not self.task.operand_key:
-            return self.task.operand
-        operand = self._block(self.warm.operands, self.task.operand_key)
-        if isinstance(operand, CsrBlock):
-            raise FrameError(f"operand {self.task.operand_key!r} is sparse, a dense array is expected", "header")
-        return operand
 
     def _settle(self, value: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         """Store the result, or take the one that is stored: whoever reads the task's result reads one value."""

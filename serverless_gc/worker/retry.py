@@ -88,6 +88,10 @@ class RetryingBlobs:
         """Read one object."""
         return self._call(lambda: self.inner.get(key))
 
+    def get_range(self, key: str, start: int, stop: int) -> Buffer:
+        """Read a part of one object."""
+        return self._call(lambda: self.inner.get_range(key, start, stop))
+
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; a repeat after a lost answer may find the object it wrote itself."""
         return self._call(lambda: self.inner.put(key, data, if_absent=if_absent))

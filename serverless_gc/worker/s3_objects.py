@@ -39,6 +39,13 @@ class S3Objects(ABC):
             raise self._error("GET", key, answer)
         return answer.body
 
+    def get_range(self, key: str, start: int, stop: int) -> memoryview:
+        """Read a part of one object."""
+        answer = self._request("GET", key, (), {"Range": f"bytes={start}-{stop - 1}"})
+        if answer.status != 206:
+            raise self._error("GET", key, answer)
+        return answer.body
+
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; ``if_absent`` is S3's own ``If-None-Match: *``."""
         parts = buffers(data)

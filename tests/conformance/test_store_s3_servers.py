@@ -139,6 +139,7 @@ async def test_the_workers_signatures_hold(rados_store):
         assert blobs.put(key, body, if_absent=True) is False
         assert blobs.exists(key) is True
         assert bytes(blobs.get(key)) == b"x" * MIB + b"y"
+        assert bytes(blobs.get_range(key, MIB - 2, MIB + 1)) == b"xxy"
 
     await asyncio.to_thread(work)
     assert bytes(await store.get(key)) == b"x" * MIB + b"y"
@@ -172,6 +173,7 @@ async def test_presigned_urls_open_what_they_name_and_nothing_else(rados_store, 
 
     def work():
         assert bytes(blobs.get("block ü")) == b"content"
+        assert bytes(blobs.get_range("block ü", 3, 5)) == b"te"
         assert blobs.exists("cancel") is False
         assert blobs.put("result", [b"a", b"b"], if_absent=True) is True
         assert blobs.put("result", b"other", if_absent=True) is False

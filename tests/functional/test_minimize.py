@@ -326,7 +326,6 @@ def test_codes_of_several_stages_and_messages_train(session, logistic, code):
     np.testing.assert_allclose(fit.w, logistic.best, atol=1e-4)
 
 
-def test_polynomials_of_coded_rows_are_refused_by_name(session, logistic):
-    encoded = session.encode(logistic.X, logistic.y, code="lcc-mmc", n_workers=12, k=3)
-    with pytest.raises(InputError, match="single gradients only; got PolynomialData"):
-        sgc.minimize(encoded, ZERO)
+def test_other_things_are_no_data():
+    with pytest.raises(InputError, match=r"what Session\.encode gave, with y; got ndarray"):
+        sgc.minimize(np.eye(5), ZERO)

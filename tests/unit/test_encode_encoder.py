@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serverless_gc.codes import get
 from serverless_gc.codes.base import Code
 from serverless_gc.encode import as_source, encode_rows, fingerprint, load_encoded, read_manifest, scan, store_encoded
 from serverless_gc.errors import CorruptObject, InputError, LimitError, ObjectNotFound, StoreError
@@ -367,6 +368,20 @@ async def test_the_same_content_again_uploads_nothing():
     assert (loaded.keys, loaded.fingerprint, loaded.nbytes) == (first.keys, first.fingerprint, first.nbytes)
     assert np.array_equal(loaded.code.generator, first.code.generator)
     assert loaded.partition == first.partition
+
+
+async def test_columns_that_no_message_needs_are_not_stored():
+    x = np.random.default_rng(0).standard_normal((10, 12))
+    store, code = DictStore(), get("short-dot", n_workers=6, k=2)
+    encoded = await store_encoded(x, code, store, "d")
+    whole = code.encode(x.reshape(2, 5, 12))
+    for i, block in enumerate(stored(store, encoded)):
+        assert np.array_equal(block, whole[i][:, code.support.columns(i, 12)])
+    assert (encoded.stored_nnz, encoded.block_shape) == (6 * 5 * 8, (5, 8))
+    assert encoded.nbytes < 6 * (5 * 8 * 8 + 300)
+    assert not (await store_encoded(x, code, store, "d")).uploaded
+    with pytest.raises(LimitError, match=r"is 5 x 8 float64, 320 bytes; the largest object is 319"):
+        await store_encoded(x, code, store, "e", limits=Limits(object_bytes=319))
 
 
 async def test_a_prefix_is_not_taken_over():

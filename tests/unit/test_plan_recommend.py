@@ -11,6 +11,7 @@ from serverless_gc.plan import Platform, Prices, Problem, method, price, refusal
 from serverless_gc.plan.candidates import candidates
 from serverless_gc.plan.memory import passes
 from serverless_gc.plan.prices import PRICES, SOURCES, prices_of
+from serverless_gc.plan.rounds import shares
 from serverless_gc.plan.simulate import Ramped
 from serverless_gc.stragglers import Bimodal, PerSlot, ShiftedExponential, Trace, lambda_heavy
 
@@ -34,6 +35,8 @@ def test_bytes_of_a_task():
     forth, back = passes(Problem(rows=1000, cols=50, columns=3), get("mds", n_workers=10, k=8))
     assert (forth.block, forth.operand, forth.message) == (125 * 50 * 8, 50 * 24, 125 * 24)
     assert (back.block, back.operand, back.message) == (7 * 1000 * 8, 1000 * 24, 7 * 24)
+    [part] = passes(Problem(rows=1000, cols=50, task="matvec"), get("short-dot", n_workers=10, k=4, threshold=9))
+    assert (part.block, part.operand, part.whole, part.message) == (250 * 25 * 8, 25 * 8, 50 * 8, 250 * 8)
     [whole] = passes(Problem(rows=1000, cols=50), get("frc", n_workers=10, stragglers=1))
     assert (whole.block, whole.blocks, whole.factor) == (100 * 50 * 8, 2, 2.0)
     with pytest.raises(InputError, match="code for gradients"):
@@ -55,6 +58,25 @@ def test_what_does_not_fit_is_refused_by_its_limit():
     tiny = Platform(limits=Limits(request_bytes=17_000))
     [(limit, why)] = refusals(Problem(rows=10**4, cols=10), get("lt", n_workers=4, k=64), tiny)
     assert limit == "request_bytes"
+
+
+def test_a_code_that_leaves_columns_out_is_ranked_and_fits_where_whole_blocks_do_not():
+    wide = Problem(rows=4, cols=60_000_000, task="matvec")  # 480 MB of x
+    small = Platform(memory_mb=1200)
+    [(limit, _)] = refusals(wide, get("mds", n_workers=8, k=4), small)
+    assert limit == "memory"
+    assert refusals(wide, get("short-dot", n_workers=8, k=4, threshold=7), small) == ()
+    assert {choice.name for choice in recommended(codes=["mds", "short-dot"]).choices} >= {"mds", "short-dot"}
+    part = get("short-dot", n_workers=10, k=4, threshold=9)
+    assert shares(part) == pytest.approx(np.full(10, 0.5 / 4))
+
+
+def test_ranges_of_a_large_operand_are_two_reads_and_one_write():
+    wide = Problem(rows=40, cols=100_000, task="matvec")
+    counts = {"billed": [0.0], "issued": [8], "awaited": [8], "seconds": 1.0, "rounds": 10**9}
+    whole = price(wide, get("mds", n_workers=8, k=4), Platform(prices=ONE_EACH, driver_outside=False), **counts)
+    parts = price(wide, get("short-dot", n_workers=8, k=4), Platform(prices=ONE_EACH, driver_outside=False), **counts)
+    assert parts.store - whole.store == pytest.approx(8 * 1000, rel=1e-3)
 
 
 def test_nothing_fits_names_the_limits():

@@ -1,6 +1,7 @@
 """Projection before a run: what cannot fit is refused before anything is stored, with what would fit."""
 
 import re
+from dataclasses import replace
 
 import boto3
 import numpy as np
@@ -28,6 +29,21 @@ def test_what_a_task_needs():
     assert need.memory == RUNTIME_BYTES + need.block + need.operand + need.result
     other = need_of(as_source(np.ones((1000, 40))), mds(8, 6), axis=1, dtype=np.dtype(np.float32))
     assert (other.block, other.operand, other.result) == (7 * 1000 * 4, 1000 * 8, 7 * 8)
+
+
+def test_a_code_that_leaves_columns_out_needs_its_share_of_them():
+    code = sgc.codes.get("short-dot", n_workers=6, k=2)  # two columns of three
+    need = need_of(as_source(np.ones((1000, 42))), code, axis=0, columns=3, dtype=FLOAT)
+    assert (need.block, need.operand, need.whole) == (500 * 28 * 8, 28 * 3 * 8, 42 * 3 * 8)
+    wide = as_source(np.ones((4, 60_000)))
+    task = need_of(wide, code, axis=0, dtype=FLOAT)
+    assert task.memory == RUNTIME_BYTES + 40_000 * 8 * 2 + 40_000 * 8 + 2 * 8
+    exactly = Limits(function_bytes=task.memory)
+    check_fits([task], wide, code, exactly)
+    with pytest.raises(LimitError, match="of memory"):
+        check_fits([need_of(wide, mds(6, 2), axis=0, dtype=FLOAT)], wide, mds(6, 2), exactly)
+    with pytest.raises(LimitError, match=r"one operand would be 468\.8 KiB"):
+        check_fits([replace(task, block=0)], wide, code, Limits(object_bytes=479_999))
 
 
 def test_sparse_blocks_are_projected_from_their_entries():

@@ -12,6 +12,7 @@ from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.codes.short_dot import ShortDotCode
+from serverless_gc.encode import encode_rows
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 
 B = [[1, 1], [1, 2], [1, 3]]
@@ -85,6 +86,32 @@ def test_a_worker_needs_only_its_columns():
         values[worker] = coded[worker][:, need] @ x[need]
     answer, _ = code.decode(values)
     np.testing.assert_allclose(answer, blocks @ x, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "k", "threshold"), [(6, 2, 4), (5, 1, 4), (5, 5, 5), (7, 3, 5)])
+@pytest.mark.parametrize("width", [1, 3, 20])
+def test_every_subset_of_what_is_stored_and_sent(n, k, threshold, width):
+    """Blocks as the encoder stores them, times the entries that a worker is sent, decode like whole ones."""
+    code = ShortDotCode(n, k, threshold=threshold)
+    rng = np.random.default_rng(5)
+    matrix, x = rng.normal(size=(2 * k + 1, width)), rng.normal(size=(width, 2))
+    exact = matrix @ x
+    made = dict(encode_rows(matrix, code))
+    stored = [range(width) if code.support is None else code.support.columns(i, width) for i in range(n)]
+    assert [made[i].shape[1] for i in range(n)] == [len(columns) for columns in stored]
+    assert code.width(width) == max(map(len, stored))
+    for subset in combinations(range(n), threshold):
+        answer, _ = code.decode({i: made[i] @ x[stored[i]] for i in subset})
+        np.testing.assert_allclose(answer.reshape(-1, 2)[: 2 * k + 1], exact, atol=1e-9)
+
+
+def test_the_order_of_storage_is_a_few_stretches():
+    code = ShortDotCode(7, 2, threshold=5)
+    for i in range(7):
+        classes = [c for first, end in code.support.runs(i) for c in range(first, end)]
+        assert len(code.support.runs(i)) <= 2
+        assert np.array_equal(np.sort(code.support.columns(i, 30)), code.columns(i, 30))
+        assert np.array_equal(code.support.columns(i, 30), np.concatenate([np.arange(30)[c::7] for c in classes]))
 
 
 def test_size_of_entries_and_errors_at_100_workers():

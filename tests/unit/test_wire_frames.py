@@ -12,7 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from serverless_gc.wire import CsrBlock, FrameError, Reply, Task, pack, pack_block, pack_parts, unpack, unpack_block
+from serverless_gc.wire import (
+    CsrBlock,
+    FrameError,
+    Reply,
+    Task,
+    pack,
+    pack_block,
+    pack_parts,
+    split,
+    unpack,
+    unpack_block,
+)
 from serverless_gc.wire.frame import ALIGNMENT
 
 dtypes = st.one_of(
@@ -131,6 +142,16 @@ def test_reasons_are_told_apart():
         with pytest.raises(FrameError) as caught:
             unpack(raw)
         assert caught.value.reason == reason
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5), st.binary(max_size=30))
+def test_frames_in_a_row_are_told_apart(bodies, rest):
+    frames = [pack({"n": n}, [np.frombuffer(body, np.uint8)]) for n, body in enumerate(bodies)]
+    cut = [bytes(frame) for frame in split(b"".join(frames))]
+    assert cut == frames
+    damaged = [bytes(frame) for frame in split(b"".join(frames) + rest)]
+    assert damaged[: len(frames)] == frames
+    assert b"".join(damaged[len(frames) :]) == rest  # and `unpack` refuses it
 
 
 def test_unpacking_copies_nothing_and_arrays_are_aligned_and_read_only():

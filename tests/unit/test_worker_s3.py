@@ -50,6 +50,29 @@ def test_one_connection_serves_many_requests():
         blobs.close()
 
 
+def test_a_part_of_an_object_is_asked_for_by_its_range():
+    body = bytes(range(100))
+
+    def answer(asked, number):
+        if number == 1:
+            return s3_error(503, "SlowDown")
+        first, last = map(int, asked.headers["range"].removeprefix("bytes=").split("-"))
+        return response(206, body[first : last + 1])
+
+    with http_double(answer) as server:
+        blobs, _ = retrying(blobs_at(server))
+        assert bytes(blobs.get_range("k", 10, 20)) == body[10:20]
+        assert bytes(blobs.get_range("k", 99, 100)) == body[99:]
+        assert blobs.counts.slow_downs == 1
+    for refusal, kind in ((s3_error(416, "InvalidRange"), "unavailable"), (s3_error(404, "NoSuchKey"), "missing")):
+        with http_double(lambda *_, refusal=refusal: refusal) as server:
+            with pytest.raises(BlobError, match="to GET s3://bucket/runs/1/k") as caught:
+                blobs_at(server).get_range("k", 200, 300)
+            assert (caught.value.kind, caught.value.retryable) == (kind, False)
+    with http_double(lambda *_: response(200, body)) as server, pytest.raises(BlobError, match="answered 200"):
+        blobs_at(server).get_range("k", 10, 20)  # all of it is not what was asked for
+
+
 def test_a_connection_that_the_server_closed_while_idle_is_replaced():
     def answer(_, number):
         return b"" if number == 2 else response(200, b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,28 +27,53 @@ from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
-__all__ = ["LinearCode", "RankTracker", "as_linear", "check_placement"]
+__all__ = ["LinearCode", "RankTracker", "as_linear", "check_placement", "outside"]
 
 _DEPENDENT = 1e-10
 """A row whose part outside the span is shorter than this, relative to the row, adds nothing to the rank: rounding
 leaves about 1e-16 times the conditioning of the rows before it."""
 
+_MOSTLY_NEW = 0.5
+"""A row of which this part is outside the span has lost one bit to cancellation: orthogonal enough as it is."""
+
 _DETERMINED = 1e-8
 """A source block is determined if its unit vector is this close to the span of the arrived rows."""
+
+
+def outside(row: Array, basis: Array) -> tuple[Array, float]:
+    """Return what is left of a row, scaled to unit length, outside the span of orthonormal rows, and its length.
+
+    By Gram-Schmidt, done again where most of the row was in the span, because once then loses orthogonality.
+
+    Examples
+    --------
+    >>> outside(np.array([3.0, 4.0]), np.array([[1.0, 0.0]]))
+    (array([0. , 0.8]), 0.8)
+    """
+    length = math.sqrt(np.vdot(row, row).real)
+    if length == 0:
+        return row, 0.0
+    conjugate, rest = basis.conj(), row / length
+    rest -= (conjugate @ rest) @ basis
+    left = math.sqrt(np.vdot(rest, rest).real)
+    if left < _MOSTLY_NEW:
+        rest -= (conjugate @ rest) @ basis
+        left = math.sqrt(np.vdot(rest, rest).real)
+    return rest, left
 
 
 class RankTracker(Tracker):
     """Decodable when the arrived rows of the generator have full rank.
 
-    Keeps an orthonormal basis of the rows by Gram-Schmidt, done twice because once loses orthogonality. One
-    arrival costs ``O(k * rank)``.
+    Keeps an orthonormal basis of the rows; one arrival costs ``O(k * rank)``.
     """
 
-    __slots__ = ("_basis", "_generator", "_rank", "_seen")
+    __slots__ = ("_basis", "_generator", "_k", "_rank", "_seen")
 
     def __init__(self, generator: FloatArray) -> None:
         self._generator = generator
-        self._basis = np.empty((generator.shape[1], generator.shape[1]))
+        self._k = int(generator.shape[1])
+        self._basis = np.empty((self._k, self._k))
         self._rank = 0
         self._seen: set[int] = set()
 
@@ -56,19 +82,12 @@ class RankTracker(Tracker):
         check_message(message, self._generator.shape[0])
         if message not in self._seen:
             self._seen.add(message)
-            if not self.decodable:
+            if self._rank < self._k:
                 self._extend(self._generator[message])
-        return Verdict(self.decodable, self.missing)
+        return Verdict(self._rank == self._k, self.missing)
 
     def _extend(self, row: FloatArray) -> None:
-        length = float(np.linalg.norm(row))
-        if length == 0:
-            return
-        basis = self._basis[: self._rank]
-        rest = row / length
-        for _ in range(2):
-            rest = rest - (basis @ rest) @ basis
-        left = float(np.linalg.norm(rest))
+        rest, left = outside(row, self._basis[: self._rank])
         if left > _DEPENDENT:
             self._basis[self._rank] = rest / left
             self._rank += 1
@@ -76,7 +95,7 @@ class RankTracker(Tracker):
     @property
     def decodable(self) -> bool:
         """Whether the messages added so far determine every source block."""
-        return self._rank == self._basis.shape[1]
+        return self._rank == self._k
 
     def missing(self) -> tuple[int, ...]:
         """Source blocks whose unit vector is not in the span of the arrived rows."""

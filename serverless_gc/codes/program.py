@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from serverless_gc.codes.blocks import same_memory
 from serverless_gc.types import Array
 
 __all__ = ["ADD", "HALF", "NEG", "SUB", "ZERO", "Program", "Recorder", "Row"]
@@ -23,6 +24,8 @@ Row: TypeAlias = int
 
 ZERO: Row = -1
 ADD, SUB, NEG, HALF = range(4)
+
+_Call: TypeAlias = tuple[Callable[[Array, Array, Array], object], int, int, int]
 
 _TILE_BYTES = 16 << 20
 """Temporaries and checks of one tile: a good part of a last-level cache; in smaller tiles call overhead counts more."""
@@ -79,7 +82,8 @@ class Program:
     steps
         ``(function, first operand, second operand, destination)``.
     copies
-        ``(output, input)`` where an output is an input unchanged.
+        ``(step, output, row)`` where an output is an input unchanged, or another output: copied before that step, the
+        first that reads the input. It is then read from memory once for both.
     zeros
         Outputs and checks that are zero.
     used
@@ -91,7 +95,7 @@ class Program:
     n_checks: int
     n_temps: int
     steps: tuple[tuple[np.ufunc, int, int, int], ...]
-    copies: tuple[tuple[int, int], ...]
+    copies: tuple[tuple[int, int, int], ...]
     zeros: tuple[int, ...]
     used: tuple[int, ...]
 
@@ -107,20 +111,19 @@ class Program:
             last[a] = last[b] = row
         used = {r for r in [*last, *wanted] if 0 <= r < n_in}
         place: dict[Row, int] = {}
-        copies: list[tuple[int, int]] = []
+        same: list[tuple[int, int]] = []
         zeros: list[int] = []
         for position, row in enumerate(wanted, n_in):
             if row == ZERO:
                 zeros.append(position)
             elif row < n_in or row in place:
-                copies.append((position, place.get(row, row)))
+                same.append((position, place.get(row, row)))
             else:
                 place[row] = position
         base = n_in + len(wanted)
         steps, n_temps = _allocate(ops, order, n_in, base, last, place)
-        return cls(
-            n_in, len(outputs), len(checks), n_temps, tuple(steps), tuple(copies), tuple(zeros), tuple(sorted(used))
-        )
+        copies = _before_first_use(same, steps, n_in)
+        return cls(n_in, len(outputs), len(checks), n_temps, tuple(steps), copies, tuple(zeros), tuple(sorted(used)))
 
     def run(
         self,
@@ -156,6 +159,7 @@ class Program:
         constants = [np.array(-1.0, dtype=dtype), np.array(0.5, dtype=dtype)]
         rows = [(i, v) for i, v in enumerate(inputs) if v is not None]
         first_check = self.n_outputs + self.n_inputs
+        calls = self._calls(inputs, outputs)
         for start in range(0, m, max(width, 1)):
             stop = min(start + width, m)
             here = scratch[:, : stop - start]
@@ -165,19 +169,47 @@ class Program:
             tiles += [v[start:stop] for v in outputs]
             tiles += list(here)
             tiles += constants
-            for function, a, b, d in self.steps:
+            for function, a, b, d in calls:
                 function(tiles[a], tiles[b], tiles[d])
-            for d, a in self.copies:
-                if tiles[d].__array_interface__["data"] != tiles[a].__array_interface__["data"]:
-                    np.copyto(tiles[d], tiles[a])
             for d in self.zeros:
                 tiles[d].fill(0)
             if finish is not None:
                 finish(tiles[self.n_inputs : first_check], here[: self.n_checks], slice(start, stop))
 
+    def _calls(self, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> Sequence[_Call]:
+        """Return the steps with those copies in between that are not of a row onto itself."""
+        calls: list[_Call] = []
+        done = 0
+        for at, d, a in self.copies:
+            source = inputs[a] if a < self.n_inputs else None
+            target = outputs[d - self.n_inputs] if d < self.n_inputs + self.n_outputs else None
+            if source is None or target is None or not same_memory(source, target):
+                calls += self.steps[done:at]
+                calls.append((_copy, a, a, d))
+                done = at
+        return [*calls, *self.steps[done:]] if calls else self.steps
+
     def _tile(self, itemsize: int) -> int:
         live = max(self.n_checks + self.n_temps, 1) * itemsize
         return int(min(max(_TILE_BYTES // live // 512 * 512, _TILE_MIN), _TILE_MAX))
+
+
+def _copy(source: Array, _: Array, target: Array) -> None:
+    np.copyto(target, source)
+
+
+def _before_first_use(
+    same: list[tuple[int, int]], steps: list[tuple[np.ufunc, int, int, int]], n_in: int
+) -> tuple[tuple[int, int, int], ...]:
+    """Return when to copy: what is no input, or never read, at the end."""
+    if not same:
+        return ()
+    first: dict[int, int] = {}
+    for at, (_, a, b, _) in enumerate(steps):
+        first.setdefault(a, at)
+        first.setdefault(b, at)
+    end = len(steps)
+    return tuple(sorted((first.get(a, end) if a < n_in else end, d, a) for d, a in same))
 
 
 def _schedule(ops: list[tuple[int, Row, Row]], n_in: int, wanted: Sequence[Row]) -> list[Row]:

@@ -55,19 +55,18 @@ def receive(values: Mapping[int, Array], n_messages: int) -> Received:
     """
     if not values:
         raise NotDecodableError("no message arrived: there is nothing to decode from")
-    arrays: dict[int, Array] = {}
-    for i in sorted(values):
+    ids = sorted(values)
+    for i in (ids[0], ids[-1]):
         check_message(i, n_messages)
-        arrays[int(i)] = np.asarray(values[i])
-    first = next(iter(arrays))
+    arrays = {int(i): np.asarray(values[i]) for i in ids}
+    first, shape = ids[0], arrays[ids[0]].shape
     for i, a in arrays.items():
-        if a.shape != arrays[first].shape:
+        if a.shape != shape:
             raise InputError(
-                f"all messages must have one shape: message {first} has {arrays[first].shape}, "
-                f"message {i} has {a.shape}"
+                f"all messages must have one shape: message {first} has {shape}, message {i} has {a.shape}"
             )
-    dtype = np.result_type(*{promoted(a.dtype) for a in arrays.values()})
-    return Received(tuple(arrays), arrays, arrays[first].shape, dtype)
+    dtype = np.result_type(*map(promoted, {a.dtype for a in arrays.values()}))
+    return Received(tuple(arrays), arrays, shape, dtype)
 
 
 def unit_roundoff(dtype: np.dtype[Any]) -> float:

@@ -164,10 +164,8 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         One of the names of `available`.
     n_workers, k
         Number of workers and of source blocks. With one of them missing the other is chosen: equal for
-        ``"uncoded"``, two copies for ``"replication"``, 8 blocks a worker for ``"lt"``, a rate ``k / n_workers`` of
-        3/4 otherwise; with both missing there are 16 workers.
-        ``"uncoded"``, two copies for ``"replication"``, one parity a line for grids, a rate ``k / n_workers``
-        of 3/4 for most others; with both missing there are 16 workers.
+        ``"uncoded"``, two copies for ``"replication"``, one parity a line for grids, 8 blocks a worker for ``"lt"``, a
+        rate ``k / n_workers`` of 3/4 for most others; with both missing there are 16 workers.
     **params
         Parameters of the code, by keyword.
 
@@ -193,8 +191,6 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
     make: Callable[..., Code] = cls
     if sizes is None:
         given = {} if n_workers is None else {"n_workers": n_workers}
-        if k is not None and "k" in inspect.signature(cls).parameters:
-            given["k"] = k
         if k is not None and "k" in inspect.signature(cls).parameters:
             given["k"] = k
         code = _call(name, make, {**given, **params})

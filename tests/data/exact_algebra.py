@@ -95,19 +95,30 @@ def determined(rows, target):
     return bits
 
 
-def nearest(rows):
-    """Return the point of the span of rows that is nearest to all ones: Gram and Schmidt without roots."""
-    left, basis = [Fraction(1)] * len(rows[0]), []
+def nearest(rows, target=None):
+    """Return the point of the span of rows that is nearest to a target, all ones: Gram and Schmidt without roots."""
+    target = [Fraction(1)] * len(rows[0]) if target is None else target
+    left, basis = target, []
     for row in rows:
         rest = row
         for known in basis:
-            factor = dot(rest, known) / dot(known, known)
-            rest = [x - factor * y for x, y in zip(rest, known, strict=True)]
+            rest = beyond(rest, known)
         if any(rest):
             basis.append(rest)
-            factor = dot(left, rest) / dot(rest, rest)
-            left = [x - factor * y for x, y in zip(left, rest, strict=True)]
-    return [1 - x for x in left]
+            left = beyond(left, rest)
+    return [x - y for x, y in zip(target, left, strict=True)]
+
+
+def beyond(row, known):
+    """Return what is left of a row, real or complex, without its part along another one."""
+    conjugate = [x.conjugate() for x in known]
+    factor = dot(row, conjugate) / dot(known, conjugate)
+    return [x - factor * y for x, y in zip(row, known, strict=True)]
+
+
+def squares(row):
+    """Return the sum of squared absolute values."""
+    return dot([x.real for x in row], [x.real for x in row]) + dot([x.imag for x in row], [x.imag for x in row])
 
 
 def dot(a, b):

@@ -79,6 +79,26 @@ def lagrange(data, workers):
     return rows
 
 
+# -- products of two operands ---------------------------------------------------------------------------------
+
+
+def entangled(points, p, q, r):
+    """Return the rows of both operands: powers of the points, so that what is wanted is alone with its power."""
+    left = [[x ** (s + r * i) for s in range(r) for i in range(p)] for x in points]
+    right = [[x ** (r - 1 - s + r * p * j) for s in range(r) for j in range(q)] for x in points]
+    return left, right
+
+
+def wanted_powers(p, q, r):
+    """Return the powers whose coefficients are the blocks of the answer."""
+    return [r - 1 + r * i + r * p * j for i in range(p) for j in range(q)]
+
+
+def products(a, b, p, q, r):
+    """Return the blocks of the answer."""
+    return [sum(a[s * p + i] * b[s * q + j] for s in range(r)) for i in range(p) for j in range(q)]
+
+
 # -- gradient codes -------------------------------------------------------------------------------------------
 
 

@@ -32,13 +32,16 @@ from exact_schemes import (
     butterfly,
     coded_reduce,
     cyclic_rows,
+    entangled,
     grid,
     lagrange,
     nested_rows,
     petersen,
     polar_rows,
     polar_set,
+    products,
     short_dot,
+    wanted_powers,
     ye_abbe,
 )
 
@@ -348,14 +351,13 @@ def matmul():
     ]:
         a = [Fraction(x) for x in (1, 2, -3, 4, 5, 7)[: r * p]]
         b = [Fraction(x) for x in (3, 5, 2, -6, 1, 4)[: r * q]]
-        left = [[Fraction(x) ** (s + r * i) for s in range(r) for i in range(p)] for x in points]
-        right = [[Fraction(x) ** (r - 1 - s + r * p * j) for s in range(r) for j in range(q)] for x in points]
+        left, right = entangled(matrix([points])[0], p, q, r)
         sent = [dot(u, a) * dot(v, b) for u, v in zip(left, right, strict=True)]
         threshold = p * q * r + r - 1
         powers = [[Fraction(x) ** d for d in range(threshold)] for x in points[:threshold]]
         coefficients = solved(powers, [[x] for x in sent[:threshold]])
-        answer = [coefficients[r - 1 + r * i + r * p * j][0] for i in range(p) for j in range(q)]
-        direct = [sum(a[s * p + i] * b[s * q + j] for s in range(r)) for i in range(p) for j in range(q)]
+        answer = [coefficients[d][0] for d in wanted_powers(p, q, r)]
+        direct = products(a, b, p, q, r)
         if answer != direct:
             raise ArithmeticError(f"{code}: {answer} is not {direct}")
         sizes = {"k": r} if code == "matdot" else {"p": p, "q": q} | ({"inner": r} if code == "entangled" else {})

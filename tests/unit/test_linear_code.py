@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
-from serverless_gc.codes.linear import LinearCode, as_linear
+from serverless_gc.codes.linear import LinearCode, as_linear, outside
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.codes.replication import ReplicationCode
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
@@ -242,3 +242,21 @@ def test_tracker_laws(order, noise):
         backward.add(i)
     assert forward.decodable == backward.decodable
     assert forward.missing() == backward.missing()
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+@pytest.mark.parametrize("tilt", [1.0, 0.6, 1e-3, 1e-7])
+def test_a_basis_stays_orthonormal_however_much_rows_have_in_common(kind, tilt):
+    """Rows near one direction lose all but a part ``tilt`` of themselves to those before."""
+    rng = np.random.default_rng(1)
+    common, own = rng.normal(size=30), rng.normal(size=(20, 30)).astype(kind)
+    if kind is complex:
+        own += 1j * rng.normal(size=own.shape)
+    basis = np.empty((0, 30), kind)
+    for row in common + tilt * own:
+        rest, left = outside(row, basis)
+        assert left == pytest.approx(np.linalg.norm(rest))
+        expected = row - basis.T @ (basis.conj() @ row)
+        np.testing.assert_allclose(rest, expected / np.linalg.norm(row), rtol=0, atol=1e-15)
+        basis = np.vstack([basis, rest / left])
+    np.testing.assert_allclose(basis @ basis.conj().T, np.eye(20), rtol=0, atol=1e-14)

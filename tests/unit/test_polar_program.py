@@ -109,3 +109,26 @@ def test_plain_decoding_stays_below_the_butterfly_plus_its_inverse(mode):
     plan = plan_decode(code._layout, mode, present, list(range(128)))
     assert plan.method == "sc"
     assert 0 < len(plan.program.steps) <= 256 // 2 * 8
+
+
+def test_a_row_is_copied_right_before_it_is_read_and_not_onto_itself():
+    recorder = Recorder(3)
+    total = recorder.add(recorder.add(0, 1), 2)
+    program = Program.build(recorder, [total, 2, 0])
+    assert [at for at, _, _ in program.copies] == [0, 1]
+    inputs = np.arange(12.0).reshape(3, 4)
+    out = np.full((3, 4), np.nan)
+    out[1] = inputs[2]
+    stamped = out[1].view()
+    stamped.setflags(write=False)  # a copy onto itself would fail
+    program.run([inputs[0], inputs[1], stamped], [out[0], stamped, out[2]], np.dtype(float), tile=3)
+    np.testing.assert_array_equal(out, [inputs.sum(axis=0), inputs[2], inputs[0]])
+
+
+def test_rows_that_interleave_are_no_row_in_place():
+    """Their bounds overlap, their numbers do not."""
+    program = Program.build(Recorder(1), [0])
+    both = np.zeros((4, 2))
+    both[:, 0] = range(1, 5)
+    program.run([both[:, 0]], [both[:, 1]], np.dtype(float))
+    np.testing.assert_array_equal(both[:, 1], both[:, 0])

@@ -19,6 +19,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker, Verdict, check_message
 from serverless_gc.codes.gradient.multiples import add_multiples
+from serverless_gc.codes.linear import outside
 from serverless_gc.codes.received import not_decodable, receive, refuse_inaccurate, unit_roundoff
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import DecodeError, InputError
@@ -102,14 +103,7 @@ class GradientTracker(Tracker):
         return Verdict(self.decodable, self.missing)
 
     def _extend(self, row: Array) -> None:
-        length = float(np.linalg.norm(row))
-        if length == 0:
-            return
-        basis = self._basis[: self._rank]
-        rest = row / length
-        for _ in range(2):  # once loses orthogonality
-            rest = rest - (basis.conj() @ rest) @ basis
-        left = float(np.linalg.norm(rest))
+        rest, left = outside(row, self._basis[: self._rank])
         if left > _NEW_DIRECTION:
             direction = self._basis[self._rank] = rest / left
             self._rank += 1

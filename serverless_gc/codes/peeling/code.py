@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, check_message
-from serverless_gc.codes.blocks import Output, promoted, put
+from serverless_gc.codes.blocks import Output, promoted
 from serverless_gc.codes.peeling.equations import Equations, PeelTracker
 from serverless_gc.codes.peeling.plan import PeelPlan, plan_peel
 from serverless_gc.codes.peeling.residual import Residual
@@ -200,13 +200,9 @@ class PeelingCode(Code):
 
     def _run(self, pattern: _Pattern, got: Received, output: Output, dtype: np.dtype[Any]) -> None:
         """Fill the output: copy what arrived unchanged, compute the rest."""
-        for j, i in pattern.direct.items():
-            put(output.array, j, got.values[i])
-        if not pattern.lost:
-            return
-        used = pattern.plan.used
+        used = pattern.used()
         rows = dict(zip(used, got.rows(used, got.dtype), strict=True))
-        pattern.plan.run(rows, output.rows(range(self.k)), dtype)
+        pattern.plan.run(rows, output.rows(range(self.k)), dtype, pattern.direct)
         refuse_non_finite(got, [output.array] if 2 * len(pattern.lost) > self.k else output.rows(pattern.lost), 0.0)
 
     def _mismatch(self, got: Received, output: Output, used: set[int], scale: float) -> float:

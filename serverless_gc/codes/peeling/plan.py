@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import scipy.sparse as sp
 
+from serverless_gc.codes.blocks import same_memory
 from serverless_gc.codes.peeling.equations import Equations, gather
 from serverless_gc.codes.peeling.residual import Residual
 from serverless_gc.codes.peeling.schedule import Schedule
@@ -71,27 +73,38 @@ class PeelPlan:
         """Messages that enter the answer, ascending."""
         return sorted(set(self.messages[self.messages >= 0].tolist()))
 
-    def run(self, values: Mapping[int, Array], targets: Array | Sequence[Array], dtype: np.dtype[np.generic]) -> None:
-        """Compute the wanted variables.
+    def run(
+        self,
+        values: Mapping[int, Array],
+        targets: Array | Sequence[Array],
+        dtype: np.dtype[np.generic],
+        carried: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """Compute the wanted variables, and copy others.
 
         Parameters
         ----------
         values
             Message id to its value, as a row of real numbers.
         targets
-            One row a variable; those of wanted variables are written. They may be the memory of messages that carry
-            them: a tile is read before it is written.
+            One row a variable; those of wanted and carried variables are written. They may be the memory of messages
+            that carry them: a tile is read before it is written.
         dtype
             In which the sums are taken.
+        carried
+            Variables to copy, and the message that carries each.
         """
-        if not len(self.messages):
-            return
         solution = self.solution.astype(dtype, copy=False)
-        with single_blas_thread():
-            same = all(row.dtype == dtype for row in [targets[0], *values.values()])
-            if same and len(self.peeled) and len(targets[0]) >= LONG:
-                self._run_program(values, targets, solution)
-            else:
+        same = all(row.dtype == dtype for row in [targets[0], *values.values()])
+        if same and len(self.peeled) and len(targets[0]) >= LONG:
+            with single_blas_thread():
+                self._run_program(values, targets, solution, carried)
+            return
+        for variable, message in carried.items():
+            if not same_memory(targets[variable], values[message]):
+                targets[variable][...] = values[message]
+        if len(self.messages):
+            with single_blas_thread():
                 self._run_sparse(values, targets, solution)
 
     def _run_sparse(self, values: Mapping[int, Array], targets: Array | Sequence[Array], solution: Array) -> None:
@@ -107,20 +120,26 @@ class PeelPlan:
             if len(self.solved):
                 write_columns(targets, self.solved, columns, solution @ tile[len(tile) - solution.shape[1] :])
 
-    def _run_program(self, values: Mapping[int, Array], targets: Array | Sequence[Array], solution: Array) -> None:
-        """Operation by operation, straight from the messages to the targets."""
-        used = self.used
-        recorder = Recorder(len(used))
-        names = self._record(recorder, {i: name for name, i in enumerate(used)})
+    def _run_program(
+        self,
+        values: Mapping[int, Array],
+        targets: Array | Sequence[Array],
+        solution: Array,
+        carried: Mapping[int, int],
+    ) -> None:
+        """Operation by operation, straight from the messages to the targets; what is copied, when it is first read."""
+        inputs = {i: name for name, i in enumerate(values)}
+        recorder = Recorder(len(inputs))
+        names = self._record(recorder, inputs)
         open_rows = names[len(names) - solution.shape[1] :] if len(self.solved) else []
-        program = Program.build(recorder, [names[t] for t in self.rows.tolist()], open_rows)
+        wanted = [names[t] for t in self.rows.tolist()] + [inputs[i] for i in carried.values()]
+        program = Program.build(recorder, wanted, open_rows)
 
         def solve(_: Sequence[Array], checks: Array, columns: slice) -> None:
             write_columns(targets, self.solved, columns, solution @ checks)
 
-        peeled = [targets[v] for v in self.peeled.tolist()]
-        inputs = [values[i] for i in used]
-        program.run(inputs, peeled, solution.dtype, finish=solve if len(self.solved) else None)
+        written = [targets[v] for v in [*self.peeled.tolist(), *carried]]
+        program.run(list(values.values()), written, solution.dtype, finish=solve if len(self.solved) else None)
 
     def _record(self, recorder: Recorder, inputs: Mapping[int, Row]) -> list[Row]:
         names: list[Row] = []

@@ -124,7 +124,8 @@ class Attempts:
     """Runs attempts of one round's tasks and counts what happened to them.
 
     ``counts`` has ``recovered`` (reply lost, result found in the store), ``refused_writes`` (another attempt had
-    stored its result before), ``stale`` (reply to another round or run), ``by_reference`` and ``bytes_down``.
+    stored its result before), ``stale`` (reply to another round or run), ``by_reference``, ``bytes_down``, and what the
+    workers said of their requests to the store: ``reads``, ``writes``, ``slow_downs``.
     ``reasons`` counts the failed attempts by `InvokeError.reason`. ``traceback`` is what the worker said of the first
     failure of a user's function; empty if there was none. The result of a slot that ``stays`` in the store is neither
     fetched nor accepted.
@@ -174,6 +175,8 @@ class Attempts:
             if recovered is None:
                 raise
             self.counts["recovered"] += 1
+            self._count(recovered)
+            self.counts["writes"] += 1  # that of the result itself, made after it was counted
             reply = recovered
         if reply.duplicate:
             self.counts["refused_writes"] += 1
@@ -188,13 +191,16 @@ class Attempts:
         value = reply.value
         assert value is not None  # noqa: S101 - just checked for every path
         self.counts["bytes_down"] += value.nbytes
-        self.counts["slow_downs"] += reply.stats.get("slow_downs", 0)
         self.accept(spec, value)
         return value, {**reply.times, **reply.stats}
 
+    def _count(self, reply: Reply) -> None:
+        """Add what a worker asked of the store."""
+        for name in ("reads", "writes", "slow_downs"):
+            self.counts[name] += reply.stats.get(name, 0)
+
     def _left(self, reply: Reply) -> tuple[None, Mapping[str, Any]]:
         """Take note of a result that stays where it is; the worker says whether it is one."""
-        self.counts["slow_downs"] += reply.stats.get("slow_downs", 0)
         if reply.stats.get("non_finite"):
             raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
         return None, {**reply.times, **reply.stats}
@@ -223,6 +229,7 @@ class Attempts:
         if wrong:
             self.counts["stale"] += 1
             raise InvokeError(wrong, kind="bad-reply", reason="stale reply")
+        self._count(reply)
         if reply.status == "cancelled":
             raise InvokeError("the worker found the cancel mark and stopped", kind="function", retryable=False)
         if reply.status == "error":

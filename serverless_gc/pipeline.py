@@ -160,6 +160,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
         warmed=warmed,
+        requests=res.store_requests(),
         **{name: after - before[name] for name, after in _service_counts(res).items()},
     )
 
@@ -329,6 +330,7 @@ def _report(
     elapsed: float,
     decode_seconds: float,
     warmed: int,
+    requests: tuple[int, int],
     throttles: int,
     retries: int,
     slow_downs: int,
@@ -353,6 +355,8 @@ def _report(
         refused_writes=seen["refused_writes"],
         slow_downs=slow_downs + seen["slow_downs"],
         by_reference=seen["by_reference"],
+        reads=requests[0] + seen["reads"],
+        writes=requests[1] + seen["writes"],
         failures={str(kind): n for kind, n in counts.failures.items()},
         reasons=dict(rnd.attempts.reasons),
         code=rnd.job.code.name,

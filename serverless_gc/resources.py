@@ -45,6 +45,7 @@ class Resources:
     rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     chores: set[asyncio.Task[Any]] = field(default_factory=set)
     warmed: int = 0
+    _told: tuple[int, int] = (0, 0)
     _late: dict[str, float] = field(default_factory=dict)
     _cleared: float = 0.0
     presign: Presign | None = None
@@ -56,6 +57,15 @@ class Resources:
         if writing is None or (writing.done() and (writing.cancelled() or writing.exception())):
             writing = self.once[key] = asyncio.get_running_loop().create_task(self.store.put(key, data))
         await asyncio.shield(writing)  # others may wait for it too
+
+    def store_requests(self) -> tuple[int, int]:
+        """Return how many requests to the store were billed as reads and as writes since this was last asked.
+
+        So reports add up to all that the driver asked, whatever ran at the same time.
+        """
+        stats = self.store_stats or StoreStats()
+        (reads, writes), self._told = self._told, (stats.reads, stats.writes)
+        return stats.reads - reads, stats.writes - writes
 
     def chore(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something that no answer waits for; `settle` waits for it before the session closes."""

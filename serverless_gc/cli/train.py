@@ -212,14 +212,18 @@ def _check_picture(path: Path | None) -> None:
 
 
 def _table(runs: Sequence[Trained], least: float) -> Table:
+    from serverless_gc.plan import Platform
+
+    platform = Platform()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), caption_justify="left")
     table.add_column("method", no_wrap=True)
     table.add_column("policy", no_wrap=True)
-    headings = ("steps/\ngrads", "final\nloss", "above\nleast", "seconds")
-    for heading in (*headings, "billed\nseconds", "run\non", "waste", "peak"):
+    headings = ("steps/\ngrads", "final\nloss", "above\nleast", "seconds", "billed\nseconds")
+    for heading in (*headings, "waste", "store\nr/w", "dollars"):
         table.add_column(heading, justify="right", no_wrap=True)
     for run in runs:
         account = run.fit.account
+        later = "" if account.run_on is None else f" +{account.run_on:.0f}"
         table.add_row(
             run.method,
             run.policy,
@@ -227,15 +231,16 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
             f"{run.loss:.5f}",
             f"{run.loss - least:.1e}",
             f"{account.seconds:.1f}",
-            f"{account.billed_seconds:.0f}",
-            "-" if account.run_on is None else f"+{account.run_on:.0f}",
+            f"{account.billed_seconds:.0f}{later}",
             f"{account.busy_wasted / account.billed_seconds:.0%}",
-            str(account.peak),
+            f"{account.reads}/{account.writes}",
+            f"{account.cost(platform).total:.2g}",
         )
     table.caption = (
         "grads: gradients computed. final loss: in NumPy, at the weights found; the least one is SciPy's. billed "
-        "seconds: of all attempts, up to when they were given up. run on: seconds on top of that if nothing stops them "
-        "then. waste: share of billed seconds that entered no answer. peak: most attempts running at once."
+        "seconds: of all attempts, up to when they were given up, + what comes on top if nothing stops them then. "
+        "waste: share of billed seconds that entered no answer. store: requests that read, and that write or list, not "
+        f"counting workers that were given up. dollars: us-east-1, functions of {platform.memory_mb} MB, all included."
     )
     return table
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from serverless_gc.observe import Report, Span
+from serverless_gc.plan import Cost, Platform
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["Account", "Fit", "Iterate", "Reason", "peak", "said"]
@@ -63,6 +64,8 @@ class Account:
         see the mark that says so. A simulated clock knows them; None for others.
     bytes_up, bytes_down
         Bytes sent and received by the driver.
+    reads, writes
+        Requests to the store, see `Report`: at least so many, since those of workers that were given up are unknown.
     peak
         Attempts running at the same time, at most.
     staleness
@@ -85,6 +88,8 @@ class Account:
     run_on: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
+    reads: int = 0
+    writes: int = 0
     peak: int = 0
     staleness: Mapping[int, int] = field(default_factory=dict)
 
@@ -116,8 +121,39 @@ class Account:
             run_on=self.run_on if run_on is None else (self.run_on or 0.0) + run_on,
             bytes_up=self.bytes_up + report.bytes_up,
             bytes_down=self.bytes_down + report.bytes_down,
+            reads=self.reads + report.reads,
+            writes=self.writes + report.writes,
             peak=max(self.peak, peak(report.spans)),
             staleness=dict(sorted((Counter(self.staleness) + ages).items())),
+        )
+
+    def cost(self, platform: Platform) -> Cost:
+        """Return what it costs on AWS.
+
+        Parameters
+        ----------
+        platform
+            Prices, memory of the function, and whether the driver is outside the region.
+
+        Returns
+        -------
+        Cost
+            Function time with ``run_on``, where that is known; without what the data cost by lying in the store.
+
+        Examples
+        --------
+        >>> from serverless_gc.plan import PRICES, Platform
+        >>> account = Account(issued=1000, busy_used=500.0, reads=3000, writes=1000)
+        >>> round(account.cost(Platform(prices=PRICES["eu-central-1", "arm64"])).total, 4)  # dollars
+        0.0184
+        """
+        p = platform.prices
+        return Cost(
+            compute=(self.billed_seconds + (self.run_on or 0.0)) * platform.memory_mb / 1024 * p.gb_second,
+            requests=self.issued * p.invocation,
+            store=self.reads * p.get + self.writes * p.put,
+            storage=0.0,
+            transfer=self.bytes_down / 2**30 * p.transfer_gb if platform.driver_outside else 0.0,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +176,8 @@ class Account:
             f"  tasks    {self.issued} issued = {self.used} used + {self.wasted} wasted; at most {self.peak} at once"
             f"{ages}\n"
             f"  billed   {self.billed_seconds:.2f} s = {self.busy_used:.2f} s used + {self.busy_wasted:.2f} s wasted; "
-            f"{self._later()}{_megabytes(self.bytes_up)} up, {_megabytes(self.bytes_down)} down"
+            f"{self._later()}{_megabytes(self.bytes_up)} up, {_megabytes(self.bytes_down)} down\n"
+            f"  store    {self.reads} reads, {self.writes} writes, not counting workers that were given up"
         )
 
     def _later(self) -> str:

@@ -162,7 +162,7 @@ class _Work:
         self._points: dict[int, tuple[Array, str]] = {}  # version -> the model, and its key if it is stored
         self._users: Counter[int] = Counter()
         self._over: list[str] = []  # objects that nobody needs any more
-        self._reported = (0, 0)
+        self._reported: Counter[str] = Counter()
 
     async def run(self, task: TaskSpec, x: Array) -> Completion:
         """Do one attempt."""
@@ -222,8 +222,9 @@ class _Work:
             self._over += [key] if key else []
         self._res.chore(self._res.store.delete(self._over))
         self._over = []
-        sent, got = self._attempts.bytes_up, self._attempts.counts["bytes_down"]
-        before, self._reported = self._reported, (sent, got)
+        so_far = Counter({**self._attempts.counts, "bytes_up": self._attempts.bytes_up})
+        new, self._reported = so_far - self._reported, so_far
+        reads, writes = self._res.store_requests()
         code = self._job.code
         return Report(
             issued=counts.issued,
@@ -241,8 +242,13 @@ class _Work:
             code=code.name,
             n_workers=code.n_workers,
             k=code.k,
-            bytes_up=sent - before[0],
-            bytes_down=got - before[1],
+            recovered=new["recovered"],
+            slow_downs=new["slow_downs"],
+            by_reference=new["by_reference"],
+            reads=reads + new["reads"],
+            writes=writes + new["writes"],
+            bytes_up=new["bytes_up"],
+            bytes_down=new["bytes_down"],
             spans=() if outcome is None else tuple(spans_of(outcome.records, self._number)),
         )
 

@@ -54,6 +54,9 @@ class Report:
         Answers 503 of the store.
     by_reference
         Results too large for a reply, read from the store.
+    reads, writes
+        Requests to the store as S3 bills them: GET and HEAD; PUT, POST and LIST. Those of the workers whose replies
+        arrived, and those that the driver made since the session's report before, encoding and clean-up included.
     failures
         Kind of failure to how often.
     reasons
@@ -104,6 +107,8 @@ class Report:
     refused_writes: int = 0
     slow_downs: int = 0
     by_reference: int = 0
+    reads: int = 0
+    writes: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
     code: str = ""
@@ -250,6 +255,8 @@ class Report:
         words = []
         if self.bytes_up or self.bytes_down:
             words.append(f"{_bytes(self.bytes_up)} up, {_bytes(self.bytes_down)} down")
+        if self.reads or self.writes:
+            words.append(f"{_count(self.reads, 'read')} and {_count(self.writes, 'write')} of the store")
         if self.encode_seconds or self.decode_seconds:
             words.append(f"encode {_seconds(self.encode_seconds)}, decode {_seconds(self.decode_seconds)}")
         if self.polls:
@@ -261,7 +268,7 @@ class Report:
 
 _SUMMED = (
     *("issued", "used", "surplus", "failed", "voided", "elapsed", "awaited", "rounds", "retries", "throttles"),
-    *("recovered", "late", "stale", "duplicates", "refused_writes", "slow_downs", "by_reference"),
+    *("recovered", "late", "stale", "duplicates", "refused_writes", "slow_downs", "by_reference", "reads", "writes"),
     *("partial_messages", "polls"),
     *("bytes_up", "bytes_down", "warmed"),
     *("encode_seconds", "decode_seconds"),

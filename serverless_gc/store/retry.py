@@ -6,13 +6,16 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from serverless_gc.errors import InputError, StoreError
 
-__all__ = ["Retrier", "StoreRetry", "StoreStats"]
+__all__ = ["Billed", "Retrier", "StoreRetry", "StoreStats"]
 
 _T = TypeVar("_T")
+
+Billed: TypeAlias = Literal["read", "write", "free"]
+"""What a request is billed as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +57,13 @@ class StoreRetry:
 class StoreStats:
     """Running counts of one store; never reset, so a round's share is a difference.
 
-    ``retries`` counts repeated requests, ``slow_downs`` answers 503, repeated or not.
+    ``reads`` counts requests that S3 bills as such (GET, HEAD), ``writes`` those that it bills higher (PUT, POST,
+    LIST); deletions are free. ``retries`` counts repeated requests, in the others as well, ``slow_downs`` answers 503,
+    repeated or not.
     """
 
+    reads: int = 0
+    writes: int = 0
     retries: int = 0
     slow_downs: int = 0
 
@@ -80,8 +87,15 @@ class Retrier:
     rng: random.Random = field(default_factory=random.Random)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def run(self, request: Callable[[], Awaitable[_T]]) -> _T:
+    async def run(self, request: Callable[[], Awaitable[_T]], billed: Billed) -> _T:
         """Return what ``request()`` returns, calling it again while that makes sense.
+
+        Parameters
+        ----------
+        request
+            Makes one request.
+        billed
+            What to count it as.
 
         Raises
         ------
@@ -89,6 +103,8 @@ class Retrier:
             The last one, if it is not retryable or the attempts are used up.
         """
         for repeat in range(1, self.policy.attempts + 1):
+            self.stats.reads += billed == "read"
+            self.stats.writes += billed == "write"
             try:
                 return await request()
             except StoreError as error:

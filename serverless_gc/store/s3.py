@@ -17,7 +17,7 @@ from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store import s3_large
 from serverless_gc.store.base import ObjectInfo, Store
 from serverless_gc.store.keys import check_key, check_range, parts_of
-from serverless_gc.store.retry import Retrier, StoreRetry, StoreStats
+from serverless_gc.store.retry import Billed, Retrier, StoreRetry, StoreStats
 from serverless_gc.store.s3_connection import Connection, Opened, Options
 from serverless_gc.store.s3_errors import RETRYABLE_CODES, Refused
 from serverless_gc.types import Buffer
@@ -26,6 +26,7 @@ __all__ = ["S3Store"]
 
 _T = TypeVar("_T")
 _LONGEST_URL = 7 * 24 * 3600  # Signature Version 4's limit
+_BILLED: Mapping[str, Billed] = {"GetObject": "read", "HeadObject": "read", "AbortMultipartUpload": "free"}
 
 
 class S3Store(Store):
@@ -233,7 +234,7 @@ class S3Store(Store):
                 raise StoreError(f"{len(left)} objects not deleted yet", key=left[0], retryable=True, status=status)
 
         try:
-            await self._retrier.run(request)
+            await self._retrier.run(request, "free")
         except StoreError:
             if any(key not in reasons for key in left):
                 raise  # a request failed as a whole: S3 has not said anything about these keys
@@ -273,7 +274,8 @@ class S3Store(Store):
             await connection.close()
 
     async def _request(self, operation: str, key: str, call: Callable[[Opened], Awaitable[_T]]) -> _T:
-        return await self._retrier.run(lambda: self._connected().attempt(operation, key, call))
+        billed = _BILLED.get(operation, "write")
+        return await self._retrier.run(lambda: self._connected().attempt(operation, key, call), billed)
 
     def _connected(self) -> Connection:
         loop = asyncio.get_running_loop()

@@ -10,8 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from serverless_gc.errors import InputError, StoreError
 from serverless_gc.inject import Faults, draw
@@ -21,8 +20,6 @@ from serverless_gc.store.retry import Retrier, StoreRetry, StoreStats
 from serverless_gc.types import Buffer
 
 __all__ = ["CountingStore", "FaultyStore", "LatencyStore", "RetryingStore", "StoreWrapper", "message_of"]
-
-_T = TypeVar("_T")
 
 
 def _size(data: Buffer | Sequence[Buffer]) -> int:
@@ -288,24 +285,24 @@ class RetryingStore(StoreWrapper):
 
     async def get(self, key: str) -> Buffer:
         """Read one object."""
-        return await self._run(lambda: self.inner.get(key))
+        return await self._retrier.run(lambda: self.inner.get(key), "read")
 
     async def get_range(self, key: str, start: int, stop: int) -> Buffer:
         """Read a part of one object."""
-        return await self._run(lambda: self.inner.get_range(key, start, stop))
+        return await self._retrier.run(lambda: self.inner.get_range(key, start, stop), "read")
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object."""
-        return await self._run(lambda: self.inner.put(key, data, if_absent=if_absent))
+        return await self._retrier.run(lambda: self.inner.put(key, data, if_absent=if_absent), "write")
 
     async def head(self, key: str) -> ObjectInfo | None:
         """Describe one object."""
-        return await self._run(lambda: self.inner.head(key))
+        return await self._retrier.run(lambda: self.inner.head(key), "read")
 
     async def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
         """Delete objects."""
         names = list(keys)
-        return await self._run(lambda: self.inner.delete(names))
+        return await self._retrier.run(lambda: self.inner.delete(names), "free")
 
     async def list(self, prefix: str = "") -> AsyncIterator[ObjectInfo]:
         """Iterate over objects; a listing that breaks is begun again before anything is given out."""
@@ -313,11 +310,8 @@ class RetryingStore(StoreWrapper):
         async def whole() -> tuple[ObjectInfo, ...]:
             return tuple([info async for info in self.inner.list(prefix)])
 
-        for info in await self._run(whole):
+        for info in await self._retrier.run(whole, "write"):
             yield info
-
-    async def _run(self, request: Callable[[], Awaitable[_T]]) -> _T:
-        return await self._retrier.run(request)
 
     def blobs(self) -> Blobs | None:
         """Return the inner store's synchronous access as it is."""

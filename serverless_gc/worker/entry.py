@@ -142,6 +142,8 @@ class _Attempt:
             "non_finite": non_finite,
             "bytes_read": self.reads.bytes_read,
             "cache_hits": self.reads.cache_hits,
+            "reads": self.counts.reads,
+            "writes": self.counts.writes,
             "retries": self.counts.retries,
             "slow_downs": self.counts.slow_downs,
             **({"published": self.published, "resumed": self.resumed} if self.task.params.get("publish") else {}),

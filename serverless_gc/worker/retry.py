@@ -51,8 +51,10 @@ class Backoff:
 
 @dataclass(slots=True)
 class RetryCounts:
-    """Repeated requests, and those of them that were answered 503."""
+    """Requests as the store bills them; repeated ones among them, and those of these that were answered 503."""
 
+    reads: int = 0
+    writes: int = 0
     retries: int = 0
     slow_downs: int = 0
 
@@ -71,9 +73,11 @@ class RetryingBlobs:
     rng: Jitter = JITTER
     counts: RetryCounts = field(default_factory=RetryCounts)
 
-    def _call(self, request: Callable[[], _T]) -> _T:
+    def _call(self, request: Callable[[], _T], *, writes: bool = False) -> _T:
         failed = 0
         while True:
+            self.counts.reads += not writes
+            self.counts.writes += writes
             try:
                 return request()
             except Exception as error:
@@ -94,7 +98,7 @@ class RetryingBlobs:
 
     def put(self, key: str, data: Buffer | Sequence[Buffer], *, if_absent: bool = False) -> bool:
         """Write one object; a repeat after a lost answer may find the object it wrote itself."""
-        return self._call(lambda: self.inner.put(key, data, if_absent=if_absent))
+        return self._call(lambda: self.inner.put(key, data, if_absent=if_absent), writes=True)
 
     def exists(self, key: str) -> bool:
         """Whether there is an object."""

@@ -78,6 +78,7 @@ def test_a_summary_reads_like_a_report():
         "  updates  1, 3 gradients each, 1.00 s",
         "  tasks    4 issued = 3 used + 1 wasted; at most 4 at once",
         "  billed   6.50 s = 6.00 s used + 0.50 s wasted; 1e-05 MB up, 0 MB down",
+        "  store    0 reads, 0 writes, not counting workers that were given up",
         "  note     beware",
     ]
 

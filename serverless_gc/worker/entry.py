@@ -116,6 +116,8 @@ class _Attempt:
             blocks += [self._result(key) for key in task.results]
             operand = self._operand()
             self._check_mark()
+        if task.turn is not None:
+            return self._node(blocks, operand)
         value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
             if value is None:
@@ -133,6 +135,21 @@ class _Attempt:
             result_key=task.result_key,
             duplicate=duplicate,
         )
+
+    def _node(self, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
+        """Do a round of a node of a decentralized scheme: its state is the result, and stays where it is."""
+        from serverless_gc.worker.nodes import NodeRound
+
+        node = NodeRound(self.task, self.blobs)
+        with self.phase("read"):
+            node.read(blocks, start)
+        with self.phase("compute"):
+            node.compute(blocks)
+        with self.phase("write"):
+            fresh = node.write()
+        said = {**self.stats(), **node.counts, "bytes_read": self.bytes_read + node.counts["bytes_read"]}
+        reply = _reply(self.task, "ok", self.times, said)
+        return replace(reply, value=np.array([node.slope]), result_key=self.task.result_key, duplicate=not fresh)
 
     def stats(self, value: NDArray[Any] | None = None) -> dict[str, Any]:
         """Report what this attempt did."""

@@ -352,25 +352,18 @@ def _report(
 ) -> Report:
     """Put the round's counts together."""
     counts, seen = outcome.counts, rnd.attempts.counts
-    return Report(
-        issued=counts.issued,
-        used=counts.used,
-        surplus=counts.surplus,
-        failed=counts.failed,
-        voided=counts.voided,
+    return Report.of(
+        counts,
         elapsed=elapsed,
         certificate=certificate,
         awaited=counts.used + counts.surplus,
         retries=counts.retries + retries,
         throttles=throttles,
         recovered=seen["recovered"],
-        late=counts.late,
         stale=seen["stale"],
-        duplicates=counts.copies,
         refused_writes=seen["refused_writes"],
         slow_downs=slow_downs + seen["slow_downs"],
         by_reference=seen["by_reference"],
-        failures={str(kind): n for kind, n in counts.failures.items()},
         reasons=dict(rnd.attempts.reasons),
         code=rnd.job.code.name,
         n_workers=rnd.job.code.n_workers,
@@ -380,7 +373,6 @@ def _report(
         decode_seconds=decode_seconds,
         warmed=warmed,
         spans=tuple(spans_of(outcome.records, rnd.number)),
-        partial_messages=counts.partial_messages,
         polls=rnd.watch.polls if rnd.watch else 0,
         decodable={rnd.number: outcome.t_close},
         notes=tuple(

@@ -225,19 +225,11 @@ class _Work:
         sent, got = self._attempts.bytes_up, self._attempts.counts["bytes_down"]
         before, self._reported = self._reported, (sent, got)
         code = self._job.code
-        return Report(
-            issued=counts.issued,
-            used=counts.used,
-            surplus=counts.surplus,
-            failed=counts.failed,
-            voided=counts.voided,
+        return Report.of(
+            counts,
             elapsed=0.0 if outcome is None else outcome.duration,
             rounds=0 if outcome is None else 1,
             awaited=counts.used,
-            retries=counts.retries,
-            late=counts.late,
-            duplicates=counts.copies,
-            failures={str(kind): n for kind, n in counts.failures.items()},
             code=code.name,
             n_workers=code.n_workers,
             k=code.k,

@@ -221,7 +221,7 @@ class _Gradient:
         per_part = 1 + objective["labelled"] + objective["weighted"]
         own = len(blocks) - len(self._function)
         self._parts = [blocks[i : i + per_part] for i in range(0, own, per_part)]
-        self._ends = np.cumsum([len_of(X) for X, *_ in self._parts])
+        self._ends = np.cumsum([X.shape[0] for X, *_ in self._parts])
         self.slope = 0.0
 
     def __call__(self, t: int, x: Array) -> Array:
@@ -242,8 +242,3 @@ class _Gradient:
         found: Array = scale * flat + params["l2"] * x
         self.slope = float(np.linalg.norm(found))
         return found
-
-
-def len_of(block: Block) -> int:
-    """Return the number of rows of a block."""
-    return block.shape[0]

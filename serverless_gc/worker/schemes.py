@@ -62,11 +62,11 @@ class Scheme(Protocol):
         ...
 
     def share(self, state: Arrays, share: Share) -> Arrays:
-        """What of a state goes to a node that gets this share."""
+        """Say what of a state goes to a node that gets this share."""
         ...
 
     def model(self, state: Arrays) -> Array:
-        """The node's model, shape (d,)."""
+        """Say what the node's model is, shape (d,)."""
         ...
 
 
@@ -92,6 +92,8 @@ class Push:
 
     def share(self, state: Arrays, share: Share) -> Arrays:
         """Both parts of the state, times a weight."""
+        if not isinstance(share, float):
+            raise TypeError(f"a share of mass is a number, got {share!r}")
         return tuple(share * part for part in state)
 
     def model(self, state: Arrays) -> Array:
@@ -117,11 +119,11 @@ class Average:
         return (x,)
 
     def share(self, state: Arrays, share: Share) -> Arrays:  # noqa: ARG002 - all of it, whatever the share
-        """The model."""
+        """Give the model."""
         return state[:1]
 
     def model(self, state: Arrays) -> Array:
-        """The state."""
+        """Give the model."""
         return state[0]
 
 
@@ -187,7 +189,7 @@ class Layers:
         return np.array(layers, dtype=np.int64), sent[layers], parts
 
     def model(self, state: Arrays) -> Array:
-        """The first part of the state."""
+        """Give the first part of the state."""
         return state[0]
 
     @staticmethod

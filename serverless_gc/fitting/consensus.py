@@ -48,15 +48,15 @@ class DecentralizedFit:
     models
         The model of each node, or with ``"lasgd"`` of each group, ``(n, *w0.shape)``.
     rounds
-        Rounds that each node made.
+        Rounds that each node made; with ``"lasgd"`` averages of the groups.
     method
         The scheme.
     gradient_norms
-        ``(rounds, n)``: norm of the last gradient of each round of each node.
+        ``(rounds, n)``: norm of the last gradient of each round of each node or group.
     account
         What it cost in all.
     traffic
-        Requests of the workers.
+        Requests of the workers for states and mail; nothing with ``"lasgd"``, whose models the driver keeps.
     report
         Account of the attempts, without single ones.
     """
@@ -83,7 +83,7 @@ class DecentralizedFit:
         return "\n".join(
             [
                 f"{self.method}, {len(self.models)} models: {self.rounds} rounds each",
-                f"  models   at most {self.disagreement:.3g} from their mean, whose norm is {np.linalg.norm(self.w):.3g}",
+                f"  models   at most {self.disagreement:.3g} from their mean of norm {np.linalg.norm(self.w):.3g}",
                 str(self.account),
                 f"  store    {traffic.gets} GET and {traffic.puts} PUT by workers, {moved}{lost}",
             ]

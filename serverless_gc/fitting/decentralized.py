@@ -11,16 +11,16 @@ from serverless_gc.background import blocking, homed
 from serverless_gc.engine import Counts, Engine, Host
 from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
 from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
-from serverless_gc.fitting.node_schemes import NodePlan, check_whole, dealt
-from serverless_gc.fitting.node_tasks import NodeTasks
+from serverless_gc.fitting.grouped import train_groups
+from serverless_gc.fitting.node_schemes import NodePlan, check_whole, dealt, grouping
+from serverless_gc.fitting.node_tasks import NodeObjective, NodeTasks
 from serverless_gc.fitting.result import Account
 from serverless_gc.gradient_call import AnyLoss, stored_function
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report, Span
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.optim.schedules import Rate
-from serverless_gc.policies import GossipReady
-from serverless_gc.prepare import check_number, check_point
+from serverless_gc.prepare import check_point
 from serverless_gc.resources import Resources
 from serverless_gc.types import Topology
 from serverless_gc.worker import schemes
@@ -52,7 +52,7 @@ async def minimize_decentralized_async(
     gradient step on the node's own partitions, and writes model and mail, each once. The driver says whose turn it is
     and sees no model before the end. So a round that is repeated, or done twice, or whose reply is lost changes
     nothing: in the same rounds the same models come out, bit for bit, on every backend and as in
-    `serverless_gc.gossip.synchronous` (with ``tau=0``).
+    `serverless_gc.gossip.synchronous` (with ``tau=0``, and but for ``"lasgd"``).
 
     Parameters
     ----------
@@ -66,14 +66,15 @@ async def minimize_decentralized_async(
     method
         ``"push-sum"`` (Stochastic Gradient Push; ``debias=False``: D-PSGD), ``"row-average"``, ``"aet"`` (AET-SGD:
         ``a * i + b`` gradient steps in round ``i``, parameters ``a``, ``b``, ``cap``), ``"layup"`` (blocks of
-        coordinates go to random peers, parameter ``layers``), or an object with the methods of
-        `serverless_gc.worker.schemes.Scheme`, which is sent to the workers like a loss.
+        coordinates go to random peers, parameter ``layers``), ``"lasgd"`` (groups of ``group_size`` nodes step
+        asynchronously on a model of their own, which the driver keeps, and average them after ``period`` steps each),
+        or an object with the methods of `serverless_gc.worker.schemes.Scheme`, sent to the workers like a loss.
     topology
         ``"one-peer"`` (the default), ``"exponential"``, ``"ring"``, ``"directed-ring"``, ``"complete"``: one node for
         each partition; or an object of `serverless_gc.topologies` with at most as many nodes as there are partitions.
-        With ``"layup"`` peers are drawn, unless a `LayerPeers` is given.
+        With ``"layup"`` peers are drawn, unless a `LayerPeers` is given; with ``"lasgd"`` it may be a `Groups`.
     rounds
-        Rounds of each node.
+        Rounds of each node; with ``"lasgd"`` averages of the groups.
     loss, l2, sample_weight
         The objective, as for ``data.value_and_gradient`` with ``reduction="mean"``: nodes find the minimum over all
         rows, also if one has more of them than another.
@@ -92,7 +93,8 @@ async def minimize_decentralized_async(
     Returns
     -------
     DecentralizedFit
-        The mean of the models, each model, and what it cost. Everything that nodes stored is deleted.
+        The mean of the models, each model, and what it cost. What nodes stored is deleted as soon as no other needs
+        it, the last of it behind the call.
 
     Raises
     ------
@@ -106,7 +108,8 @@ async def minimize_decentralized_async(
     Notes
     -----
     Assran, Loizou, Ballas and Rabbat, "Stochastic Gradient Push for Distributed Deep Learning", ICML 2019; Nguyen and
-    Han, "AET-SGD", 2021; Fokam and others, "LayUp". Methods whose mail need not be of the same round (all but
+    Han, "AET-SGD", 2021; Fokam and others, "LayUp"; Avidor and Tal Israel, "Locally Asynchronous Stochastic Gradient
+    Descent for Decentralised Deep Learning", 2022. Methods whose mail need not be of the same round (all but
     ``"push-sum"`` and ``"row-average"``) take mail of rounds to come as well when ``tau`` is not 0.
 
     Examples
@@ -131,35 +134,48 @@ async def minimize_decentralized_async(
     check_whole("rounds", rounds, 1)
     check_whole("seed", seed, 0)
     drawn = 0 if batch is None else check_whole("batch", batch, 1)
-    plan = NodePlan.of(method, topology, data.code.k, point.reshape(-1), lr, seed, params)
-    kernel, n = plan.kernel, plan.n
-    inner = GossipReady(kernel.topology, tau, ahead=plan.ahead and tau != 0, last=rounds)
-    res = await data.owner.resources()
-    async with data.partitions(point, loss=loss, l2=l2, sample_weight=sample_weight) as objective:
-        if objective.matrix.dtype.kind == "c":
+    if method == "lasgd":
+        groups, period = grouping(topology, data.code.k, tau, params)
+        plan, n = None, groups.n
+    else:
+        plan = NodePlan.of(method, topology, data.code.k, point.reshape(-1), lr, tau, rounds, seed, params)
+        n = plan.n
+    async with data.partitions(point, loss=loss, l2=l2, sample_weight=sample_weight) as stored:
+        if stored.matrix.dtype.kind == "c":
             raise InputError("nodes take real data only")
-        own = dealt(objective.matrix.parts, n)
-        scheme, key = await _named(kernel.scheme, res)
-        task_params = {
-            "scheme": scheme,
-            "shape": point.shape,
-            "scale": n / data.n_rows,
-            "l2": check_number("l2", l2),
-            "batch": drawn,
-            "seed": seed,
-        }
-        tasks = NodeTasks(res, kernel, objective, own, task_params, key)
-        policy = data.owner.policy_for(data.code, deadline, inner=inner)
-        engine = Engine(policy, n, max_attempts=res.max_attempts, seed=seed)
-        whole = False
-        try:
-            await tasks.open()
-            done = await _run(engine, res.host, tasks, rounds)
-            models = (await tasks.models(rounds)).reshape(n, *point.shape)
-            whole = True
-        finally:
-            await res.host.close(engine)
-            res.chore(tasks.close(whole=whole))
+        own = dealt(stored.matrix.parts, n)
+        scale, draws = n / data.n_rows, {"batch": drawn, "seed": seed}
+        objective = NodeObjective(stored, own, {"shape": point.shape, "scale": scale, "l2": float(l2), **draws})
+        if plan is None:
+            return await train_groups(
+                data, objective, groups, point, lr, period=period, averages=rounds, deadline=deadline, seed=seed
+            )
+        return await _gossip(data, objective, plan, point.shape, rounds, deadline, seed)
+
+
+async def _gossip(
+    data: GradientData,
+    objective: NodeObjective,
+    plan: NodePlan,
+    shape: tuple[int, ...],
+    rounds: int,
+    deadline: float | None,
+    seed: int,
+) -> DecentralizedFit:
+    """Have every node make its rounds, and read what they found."""
+    res, kernel, n = await data.owner.resources(), plan.kernel, plan.n
+    tasks = NodeTasks(res, kernel, objective, *await _named(kernel.scheme, res))
+    policy = data.owner.policy_for(data.code, deadline, inner=plan.policy)
+    engine = Engine(policy, n, max_attempts=res.max_attempts, seed=seed)
+    whole = False
+    try:
+        await tasks.open()
+        done = await _run(engine, res.host, tasks, rounds)
+        models = (await tasks.models(rounds)).reshape(n, *shape)
+        whole = True
+    finally:
+        await res.host.close(engine)
+        res.chore(tasks.close(whole=whole))
     report = data.reported(replace(tasks.reported(done), code=plan.name, n_workers=n, k=data.code.k, rounds=rounds))
     steps = sum(len(kernel.rates(k)) for k in range(1, rounds + 1))
     return DecentralizedFit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ from serverless_gc.encode.parts import Parts
 from serverless_gc.errors import InputError
 from serverless_gc.gossip import AET, LayUp, LinearSampleTrigger, PushSum, RowAverage, SchemeKernel
 from serverless_gc.optim.schedules import Rate
+from serverless_gc.policies import GossipReady
 from serverless_gc.topologies import (
     Complete,
     Digraph,
     DirectedRing,
+    Groups,
     LayerPeers,
     OnePeerExponential,
     Ring,
@@ -23,7 +25,7 @@ from serverless_gc.topologies import (
 from serverless_gc.types import Array, Topology
 from serverless_gc.worker.schemes import Scheme
 
-__all__ = ["METHODS", "TOPOLOGIES", "NodePlan", "check_whole", "dealt"]
+__all__ = ["METHODS", "TOPOLOGIES", "NodePlan", "check_whole", "dealt", "grouping"]
 
 
 def check_whole(name: str, value: Any, least: int) -> int:
@@ -84,14 +86,14 @@ class NodePlan:
         Number of nodes.
     kernel
         Scheme, topology and schedule.
-    ahead
-        Whether late mail includes that of rounds to come, see `serverless_gc.policies.GossipReady`.
+    policy
+        Whose turn it is.
     """
 
     name: str
     n: int
     kernel: SchemeKernel
-    ahead: bool
+    policy: GossipReady
 
     @classmethod
     def of(
@@ -101,6 +103,8 @@ class NodePlan:
         partitions: int,
         x0: Array,
         lr: Rate,
+        tau: int | None,
+        rounds: int,
         seed: int,
         params: dict[str, Any],
     ) -> NodePlan:
@@ -124,15 +128,47 @@ class NodePlan:
                 raise InputError(f"method must be a name or have the methods start, step, share, model; got {method!r}")
             if params:
                 raise InputError(f"{min(params)}= is a parameter of methods by name; an object brings its own")
-            return cls(type(method).__name__, n, SchemeKernel(method, topology, None, x0, lr), ahead=False)
-        if method not in METHODS:
-            raise InputError(f"method must be one of {', '.join(METHODS)} or an object, got {method!r}")
-        make = METHODS[method]
-        known = [p.name for p in inspect.signature(make).parameters.values() if p.kind == p.KEYWORD_ONLY]
-        if unknown := params.keys() - set(known):
-            takes = f"takes {', '.join(known)}" if known else "takes no parameters here"
-            raise InputError(f"{min(unknown)}= is no parameter of method {method!r}, which {takes}")
-        return cls(method, n, make(topology, x0, lr, **params), ahead=method in _AHEAD)
+            name, kernel, ahead = type(method).__name__, SchemeKernel(method, topology, None, x0, lr), False
+        else:
+            name, kernel = method, _made(method, topology, x0, lr, params)
+            ahead = method in _AHEAD and tau != 0
+        return cls(name, n, kernel, GossipReady(topology, tau, ahead=ahead, last=rounds))
+
+
+def _made(method: str, topology: Topology, x0: Array, lr: Rate, params: dict[str, Any]) -> SchemeKernel:
+    if method not in METHODS:
+        raise InputError(f"method must be one of {', '.join([*METHODS, 'lasgd'])} or an object, got {method!r}")
+    make = METHODS[method]
+    _check_known(
+        method, params, [p.name for p in inspect.signature(make).parameters.values() if p.kind == p.KEYWORD_ONLY]
+    )
+    return make(topology, x0, lr, **params)
+
+
+def _check_known(method: str, params: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := params.keys() - set(known):
+        takes = f"takes {', '.join(known)}" if known else "takes none here"
+        raise InputError(f"{min(unknown)}= is no parameter of method {method!r}, which {takes}")
+
+
+def grouping(topology: Any, partitions: int, tau: int | None, params: Mapping[str, Any]) -> tuple[Groups, int]:
+    """Return groups and period of LASGD: groups of four, averages after eight updates unless said otherwise.
+
+    Raises
+    ------
+    InputError
+        If a parameter is wrong or none of the method's.
+    """
+    _check_known("lasgd", params, ["group_size", "period"])
+    if tau != 0:
+        raise InputError("tau= does not go with 'lasgd': a gradient counts whenever it comes; period= says how long")
+    if topology is None:
+        topology = Groups(partitions, params.get("group_size", 4))
+    elif "group_size" in params:
+        raise InputError("group_size and topology both say what the groups are: give one of them")
+    if not isinstance(topology, Groups):
+        raise InputError(f"topology must be a Groups with 'lasgd', got {topology!r}")
+    return topology, check_whole("period", params.get("period", 8), 1)
 
 
 def dealt(parts: Parts, n: int) -> list[list[int]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,43 @@ from serverless_gc.types import Array, Buffer, TaskSpec
 from serverless_gc.wire import Reply, Task, Turn, pack_block, unpack
 from serverless_gc.wire.turn import Share, mail_key, state_key
 
-__all__ = ["NodeTasks"]
+__all__ = ["NodeObjective", "NodeTasks"]
 
 _DELETED_AT_ONCE = 200
 _COUNTED = ("gets", "puts", "bytes_read", "bytes_written", "rebuilt", "resumed")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObjective:
+    """What nodes minimize, each on its own part of the data.
+
+    Attributes
+    ----------
+    stored
+        The loss on the stored partitions.
+    own
+        The partitions of each node.
+    params
+        ``"shape"``, ``"scale"``, ``"l2"``, ``"batch"`` and ``"seed"``, see
+        `serverless_gc.worker.node_gradient.NodeGradient`.
+    """
+
+    stored: StoredObjective
+    own: Sequence[Sequence[int]]
+    params: Mapping[str, Any]
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.own)
+
+    def blocks(self, node: int) -> list[str]:
+        """Return the keys of what a node reads."""
+        return self.stored.blocks(self.own[node])
+
+    def task_params(self, node: int) -> dict[str, Any]:
+        """Return the parameters of a node's gradient."""
+        return {**self.params, "node": node, "objective": self.stored.params(self.own[node])}
 
 
 class NodeTasks:
@@ -38,11 +71,9 @@ class NodeTasks:
     kernel
         The scheme; it has no gradient.
     objective
-        The loss on the stored partitions.
-    parts
-        The partitions of each node.
-    params
-        Further parameters of the tasks, see `serverless_gc.worker.nodes.NodeRound`.
+        What the nodes minimize.
+    scheme
+        What tasks call the scheme: name and parameters, or the stamp of a stored one.
     scheme_key
         Store key of the scheme; empty for one that every worker knows.
 
@@ -60,9 +91,8 @@ class NodeTasks:
         self,
         res: Resources,
         kernel: SchemeKernel,
-        objective: StoredObjective,
-        parts: list[list[int]],
-        params: Mapping[str, Any],
+        objective: NodeObjective,
+        scheme: Mapping[str, Any],
         scheme_key: str,
     ) -> None:
         self.number = next(res.rounds)
@@ -80,13 +110,12 @@ class NodeTasks:
         self._res = res
         self._kernel = kernel
         self._objective = objective
-        self._parts = parts
-        self._params = params
+        self._scheme = scheme
         self._scheme_key = scheme_key
         self._prefix = f"{res.prefix}/nodes/{self.number:07d}"
         self._start_key = ""
         self._routes: dict[tuple[int, int], dict[int, Share]] = {}
-        self._done = [0] * len(parts)
+        self._done = [0] * objective.n
         self._owed: dict[tuple[int, int], set[int]] = {}  # state -> who has not used the mail that follows from it
         self._over: list[str] = []
 
@@ -109,7 +138,7 @@ class NodeTasks:
     async def models(self, k: int) -> Array:
         """Read the models of all nodes after round ``k``, shape (n, d)."""
         nodes = StoredNodes(self._kernel, self._res.store, self._prefix)
-        states = await asyncio.gather(*(nodes.state(i, k) for i in range(len(self._parts))))
+        states = await asyncio.gather(*(nodes.state(i, k) for i in range(self._objective.n)))
         self.attempts.counts["bytes_down"] += sum(part.nbytes for state in states for part in state)
         return np.stack([self._kernel.model(state) for state in states])
 
@@ -152,23 +181,23 @@ class NodeTasks:
         return self._routes[node, k]
 
     def _task(self, spec: TaskSpec) -> Task:
-        turn, parts = self._turn(spec), self._parts[spec.slot]
+        turn, node = self._turn(spec), spec.slot
         first = turn.k == 1
-        blocks = self._objective.blocks(parts)
+        blocks = self._objective.blocks(node)
         return Task(
             run=self._res.run,
             round=self.number,
             task_id=spec.task_id,
-            slot=spec.slot,
+            slot=node,
             attempt=spec.attempt,
             kernel="node",
             blocks=(*blocks, self._scheme_key) if self._scheme_key else tuple(blocks),
             result_key=turn.state_key,
             store=self._res.store.url,
-            operand=self._kernel.first_model(spec.slot) if first and not self._start_key else None,
+            operand=self._kernel.first_model(node) if first and not self._start_key else None,
             operand_key=self._start_key if first else "",
             cancel_key=self._cancel_key,
-            params={**self._params, "turn": turn.to_dict(), "objective": self._objective.params(parts)},
+            params={**self._objective.task_params(node), "scheme": self._scheme, "turn": turn.to_dict()},
         )
 
     def _accept(self, spec: TaskSpec, value: Array) -> None:

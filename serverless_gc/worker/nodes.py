@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, Frame, FrameError, Task, Turn, pack_parts, unpack
 from serverless_gc.wire.turn import Share, mail_key, state_key
-from serverless_gc.worker import kernels, schemes
+from serverless_gc.worker import schemes
 from serverless_gc.worker.blobs import Blobs
 from serverless_gc.worker.functions import FunctionError, load
-from serverless_gc.worker.products import take_rows
+from serverless_gc.worker.node_gradient import NodeGradient
 from serverless_gc.worker.schemes import Arrays, Mail, Scheme
 
 __all__ = ["NodeRound", "OtherRun"]
@@ -42,9 +42,7 @@ class NodeRound:
     ----------
     task
         Its ``turn`` says which round. Further parameters: ``"scheme"``, name and parameters, or the stamp of the last
-        block; ``"shape"`` of the model; ``"objective"``, parameters of the kernel ``"gradient"`` for all the node's
-        partitions; ``"scale"`` of the sum over its rows, ``"l2"``; ``"batch"``, how many rows a gradient draws, 0 for
-        all; ``"seed"`` of the draws.
+        block; and those of `serverless_gc.worker.node_gradient.NodeGradient`.
     blobs
         Where the objects are.
     """
@@ -143,7 +141,7 @@ class NodeRound:
             return
         assert self._before is not None  # noqa: S101 - read has been here
         turn = self.turn
-        gradient = _Gradient(blocks, self.task.params, turn.node)
+        gradient = NodeGradient(blocks, self.task.params)
         with np.errstate(all="ignore"):  # what overflows is looked for below
             after = self._scheme.step(turn, self._before, self._mail, gradient)
         if not all(np.isfinite(part).all() for part in after):
@@ -207,38 +205,3 @@ def _mail_head(turn: Turn) -> dict[str, Any]:
 def _own_scheme(block: Block, stamp: Mapping[str, str]) -> Scheme:
     loaded: Any = load(block, stamp)
     return loaded  # type: ignore[no-any-return]
-
-
-class _Gradient:
-    """Gradients of a node's loss, on all its rows or on some drawn by number."""
-
-    def __init__(self, blocks: Sequence[Block], params: Mapping[str, Any], node: int) -> None:
-        self._blocks = blocks
-        self._params = params
-        self._node = node
-        objective = params["objective"]
-        self._function = list(blocks[len(blocks) - ("function" in objective) :])
-        per_part = 1 + objective["labelled"] + objective["weighted"]
-        own = len(blocks) - len(self._function)
-        self._parts = [blocks[i : i + per_part] for i in range(0, own, per_part)]
-        self._ends = np.cumsum([X.shape[0] for X, *_ in self._parts])
-        self.slope = 0.0
-
-    def __call__(self, t: int, x: Array) -> Array:
-        params, batch = self._params, self._params["batch"]
-        scale, kept = params["scale"], list(range(len(self._parts)))
-        parts: Sequence[Sequence[Block]] = self._parts
-        if batch:
-            rows = np.random.default_rng((params["seed"], self._node, t)).integers(self._ends[-1], size=batch)
-            scale *= self._ends[-1] / batch
-            owner = np.searchsorted(self._ends, rows, side="right")
-            kept = np.unique(owner).tolist()
-            first = [0, *self._ends.tolist()]
-            parts = [[take_rows(a, rows[owner == i] - first[i]) for a in self._parts[i]] for i in kept]
-        objective = params["objective"]
-        about = [objective["parts"][i] for i in kept]
-        blocks = [block for part in parts for block in part] + self._function
-        flat = kernels.gradient(blocks, x.reshape(params["shape"]), {**objective, "parts": about})
-        found: Array = scale * flat + params["l2"] * x
-        self.slope = float(np.linalg.norm(found))
-        return found

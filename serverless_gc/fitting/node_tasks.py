@@ -216,8 +216,9 @@ class NodeTasks:
         self._owed[node, k] = set(self._routes_of(node, k))
         for src, sent in spec.payload["mail"]:
             self._over.append(mail_key(self._prefix, node, sent, src))
-            self._owed[src, sent].discard(node)
-            self._forget(src, sent)
+            if (src, sent) in self._owed:  # else it is of a driver before this one
+                self._owed[src, sent].discard(node)
+                self._forget(src, sent)
         self._forget(node, k - 1)
         if len(self._over) >= _DELETED_AT_ONCE:
             self._res.chore(self._res.store.delete(self._over))

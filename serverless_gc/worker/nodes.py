@@ -144,9 +144,10 @@ class NodeRound:
         gradient = NodeGradient(blocks, self.task.params)
         with np.errstate(all="ignore"):  # what overflows is looked for below
             after = self._scheme.step(turn, self._before, self._mail, gradient)
-        if not all(np.isfinite(part).all() for part in after):
+        if not (np.isfinite(gradient.slope) and all(np.isfinite(part).all() for part in after)):
             raise FunctionError(
-                f"the model of node {turn.node} holds NaN or Inf after its round {turn.k}: try a smaller lr"
+                f"the model of node {turn.node} is not finite after its round {turn.k}, or its last gradient was not: "
+                "try a smaller lr"
             )
         self._after, self.slope = after, gradient.slope
 

@@ -87,8 +87,10 @@ class Stop:
         return self.given or self.on_undecodable == "approximate" or self.decoder not in {"optimal", "lstsq"}
 
 
-async def stored_function(res: Resources, function: Any) -> tuple[dict[str, str], str]:
+async def stored_function(res: Resources, function: Any, name: str = "loss") -> tuple[dict[str, str], str]:
     """Store a user's function, or an object of a class of the user's, and return its stamp and its key.
+
+    ``name`` is as what it was given, for messages.
 
     Raises
     ------
@@ -97,7 +99,7 @@ async def stored_function(res: Resources, function: Any) -> tuple[dict[str, str]
     """
     from serverless_gc.functions import ship  # loads cloudpickle
 
-    shipment = await asyncio.to_thread(ship, function)
+    shipment = await asyncio.to_thread(ship, function, name)
     key = f"{res.prefix}/functions/{shipment.digest}"
     await res.put_once(key, pack_block(np.frombuffer(shipment.data, np.uint8)))
     return shipment.stamp, key

@@ -195,7 +195,7 @@ async def _named(scheme: schemes.Scheme, res: Resources) -> tuple[dict[str, Any]
     known = schemes.described(scheme)
     if known is not None:
         return {"name": known[0], "params": known[1]}, ""
-    stamp, key = await stored_function(res, scheme)
+    stamp, key = await stored_function(res, scheme, "method")
     return dict(stamp), key
 
 

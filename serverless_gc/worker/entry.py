@@ -20,7 +20,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serverless_gc.wire import PROTOCOL, Block, CsrBlock, Frame, FrameError, Reply, Task, mismatch, unpack, unpack_block
+from serverless_gc.wire import (
+    PROTOCOL,
+    Block,
+    CsrBlock,
+    Frame,
+    FrameError,
+    Reply,
+    Task,
+    Turn,
+    mismatch,
+    unpack,
+    unpack_block,
+)
 from serverless_gc.worker import kernels
 from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
 from serverless_gc.worker.cache import BlockCache, cache_bytes
@@ -117,7 +129,7 @@ class _Attempt:
             operand = self._operand()
             self._check_mark()
         if task.turn is not None:
-            return self._node(blocks, operand)
+            return self._node(task.turn, blocks, operand)
         value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
             if value is None:
@@ -136,11 +148,11 @@ class _Attempt:
             duplicate=duplicate,
         )
 
-    def _node(self, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
+    def _node(self, turn: Turn, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
         """Do a round of a node of a decentralized scheme: its state is the result, and stays where it is."""
         from serverless_gc.worker.nodes import NodeRound
 
-        node = NodeRound(self.task, self.blobs)
+        node = NodeRound(self.task, turn, self.blobs)
         with self.phase("read"):
             node.read(blocks, start)
         with self.phase("compute"):

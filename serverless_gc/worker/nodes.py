@@ -41,18 +41,17 @@ class NodeRound:
     Parameters
     ----------
     task
-        Its ``turn`` says which round. Further parameters: ``"scheme"``, name and parameters, or the stamp of the last
+        Its parameters: ``"scheme"``, name and parameters, or the stamp of the last
         block; and those of `serverless_gc.worker.node_gradient.NodeGradient`.
+    turn
+        Which round of which node.
     blobs
         Where the objects are.
     """
 
-    def __init__(self, task: Task, blobs: Blobs) -> None:
-        turn = task.turn
-        if turn is None:
-            raise ValueError("kernel 'node' needs a turn, the task brings none")
+    def __init__(self, task: Task, turn: Turn, blobs: Blobs) -> None:
         self.task = task
-        self.turn: Turn = turn
+        self.turn = turn
         self.counts = {"gets": 0, "puts": 0, "bytes_read": 0, "bytes_written": 0, "rebuilt": 0, "resumed": 0}
         self.slope = 0.0
         self._blobs = blobs

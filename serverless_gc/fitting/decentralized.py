@@ -12,7 +12,7 @@ from serverless_gc.engine import Counts, Engine, Host
 from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
 from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
 from serverless_gc.fitting.grouped import train_groups
-from serverless_gc.fitting.node_schemes import NodePlan, check_whole, dealt, grouping
+from serverless_gc.fitting.node_schemes import NodePlan, dealt, grouping
 from serverless_gc.fitting.node_tasks import NodeObjective, NodeTasks
 from serverless_gc.fitting.result import Account
 from serverless_gc.gradient_call import AnyLoss, stored_function
@@ -20,7 +20,7 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report, Span
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.optim.schedules import Rate
-from serverless_gc.prepare import check_point
+from serverless_gc.prepare import check_point, check_whole
 from serverless_gc.resources import Resources
 from serverless_gc.types import Topology
 from serverless_gc.worker import schemes

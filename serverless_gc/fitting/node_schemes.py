@@ -12,6 +12,7 @@ from serverless_gc.errors import InputError
 from serverless_gc.gossip import AET, LayUp, LinearSampleTrigger, PushSum, RowAverage, SchemeKernel
 from serverless_gc.optim.schedules import Rate
 from serverless_gc.policies import GossipReady
+from serverless_gc.prepare import check_whole
 from serverless_gc.topologies import (
     Complete,
     Digraph,
@@ -25,15 +26,7 @@ from serverless_gc.topologies import (
 from serverless_gc.types import Array, Topology
 from serverless_gc.worker.schemes import Scheme
 
-__all__ = ["METHODS", "TOPOLOGIES", "NodePlan", "check_whole", "dealt", "grouping"]
-
-
-def check_whole(name: str, value: Any, least: int) -> int:
-    """Return an integer of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
+__all__ = ["METHODS", "TOPOLOGIES", "NodePlan", "dealt", "grouping"]
 
 TOPOLOGIES: Mapping[str, Callable[[int], Digraph]] = {
     "one-peer": OnePeerExponential,

@@ -75,8 +75,8 @@ def load(block: Block, stamp: Mapping[str, str]) -> Function | Loss:
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if stamp["python"] != here:
         raise FunctionRefused(
-            f"the function given as {name}= was pickled by Python {stamp['python']} and this worker runs Python {here}, "
-            "which may read it differently. Deploy the worker for the driver's Python: serverless-gc deploy "
+            f"the function given as {name}= was pickled by Python {stamp['python']} and this worker runs Python "
+            f"{here}, which may read it differently. Deploy the worker for the driver's Python: serverless-gc deploy "
             f"--python {stamp['python']}; or run the driver on Python {here}, or use a built-in loss"
         )
     data = b"" if isinstance(block, CsrBlock) else block.tobytes()
@@ -110,8 +110,8 @@ def _lacking(error: ModuleNotFoundError, given: str = "loss") -> FunctionRefused
             "built-in loss"
         )
     return FunctionRefused(
-        f"the function given as {given}= needs the module {name!r}, which this worker lacks: write it with NumPy and the "
-        f"standard library, or attach a layer that holds {name!r} to the function"
+        f"the function given as {given}= needs the module {name!r}, which this worker lacks: write it with NumPy and "
+        f"the standard library, or attach a layer that holds {name!r} to the function"
     )
 
 

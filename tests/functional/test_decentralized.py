@@ -11,7 +11,7 @@ from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
 from serverless_gc.gossip import AET, LayUp, LinearSampleTrigger, PushSum, RowAverage, synchronous
 from serverless_gc.inject import Faults, Stragglers
 from serverless_gc.invoke import LocalInvoker
-from serverless_gc.store import MemoryStore
+from serverless_gc.store import MemoryStore, StoreWrapper
 from serverless_gc.stragglers import Constant
 from serverless_gc.topologies import FromAdjacency, Groups, LayerPeers, OnePeerExponential, Ring
 from serverless_gc.wire.turn import Turn
@@ -333,6 +333,28 @@ def test_a_node_that_never_answers_meets_the_deadline():
     assert keys_of(store) == []
     with sgc.Session("simulated", delay=Constant(60.0)) as s, pytest.raises(DeadlineExceeded, match="5 s have passed"):
         sgc.minimize_decentralized(encoded(s), W0, lr=0.1, deadline=5.0)
+
+
+async def test_an_interrupted_run_leaves_nothing():
+    began, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    class Telling(StoreWrapper):
+        def _before(self, operation, key, size):  # noqa: ARG002 - the arguments of the hook
+            if operation == "put" and "/state/" in key:
+                loop.call_soon_threadsafe(began.set)
+            return 0.0
+
+    store = MemoryStore()
+    async with sgc.Session("local", store=Telling(store)) as s:
+        data = await s.encode_async(NET.X, NET.y, code="ignore-stragglers", n_workers=N)
+        run = asyncio.create_task(sgc.minimize_decentralized_async(data, W0, lr=0.01, rounds=10**6))
+        await began.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        fit = await sgc.minimize_decentralized_async(data, W0, lr=0.1, rounds=2)  # the session is as good as new
+    assert fit.models.shape == (N, D)
+    assert [info async for info in store.list("")] == []
 
 
 @pytest.mark.parametrize(

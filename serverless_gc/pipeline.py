@@ -107,7 +107,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         At once, if bucket, function or credentials are refused, or the deployed worker is of another version.
     """
     code = job.code
-    before = _service_counts(res)
+    before = res.service_counts()
     published = time.perf_counter()
     rnd = await _publish(res, job)  # store
 
@@ -166,7 +166,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
         warmed=warmed,
-        **{name: after - before[name] for name, after in _service_counts(res).items()},
+        **{name: after - before[name] for name, after in res.service_counts().items()},
     )
 
 
@@ -207,15 +207,6 @@ def _decode(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tu
             tolerance=tolerance,
         )
     return blocks, replace(certificate, predicted_error=predicted)
-
-
-def _service_counts(res: Resources) -> dict[str, int]:
-    """Return running totals of what the services refused; a round's share is a difference."""
-    return {
-        "throttles": res.invoker.stats.throttles,
-        "retries": res.invoker.stats.retries,
-        "slow_downs": res.store_stats.slow_downs if res.store_stats else 0,
-    }
 
 
 @contextmanager

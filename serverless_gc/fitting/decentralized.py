@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.background import blocking, homed
+from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Counts, Engine, Host
 from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
 from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
@@ -19,7 +20,7 @@ from serverless_gc.gradient_call import AnyLoss, stored_function
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report, Span
 from serverless_gc.observe.timeline import spans_of
-from serverless_gc.optim.schedules import Rate
+from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.prepare import check_point, check_whole
 from serverless_gc.resources import Resources
 from serverless_gc.types import Topology
@@ -99,7 +100,7 @@ async def minimize_decentralized_async(
     Raises
     ------
     InputError
-        If an argument is wrong or does not go with another; nothing was invoked.
+        If an argument is wrong or does not go with another; nothing was stored or invoked.
     NotDecodableError, DeadlineExceeded
         If a node could not finish a round (in time), because of its loss or because its model is no longer finite.
     ConfigError
@@ -131,8 +132,8 @@ async def minimize_decentralized_async(
     point = check_point(w0, "w0")
     if point.dtype.kind == "c":
         raise InputError("w0 must be real")
-    check_whole("rounds", rounds, 1)
-    check_whole("seed", seed, 0)
+    as_schedule(lr)
+    rounds, seed = check_whole("rounds", rounds, 1), check_whole("seed", seed, 0)
     drawn = 0 if batch is None else check_whole("batch", batch, 1)
     if method == "lasgd":
         groups, period = grouping(topology, data.code.k, tau, params)
@@ -140,10 +141,8 @@ async def minimize_decentralized_async(
     else:
         plan = NodePlan.of(method, topology, data.code.k, point.reshape(-1), lr, tau, rounds, seed, params)
         n = plan.n
+    own = dealt(Parts(data.n_rows, data.code.k), n)
     async with data.partitions(point, loss=loss, l2=l2, sample_weight=sample_weight) as stored:
-        if stored.matrix.dtype.kind == "c":
-            raise InputError("nodes take real data only")
-        own = dealt(stored.matrix.parts, n)
         scale, draws = n / data.n_rows, {"batch": drawn, "seed": seed}
         objective = NodeObjective(stored, own, {"shape": point.shape, "scale": scale, "l2": float(l2), **draws})
         if plan is None:

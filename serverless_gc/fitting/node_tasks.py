@@ -107,6 +107,7 @@ class NodeTasks:
             presign=res.presign,
             read_result=_found,
         )
+        self._refused = res.service_counts()
         self._res = res
         self._kernel = kernel
         self._objective = objective
@@ -145,12 +146,15 @@ class NodeTasks:
     def reported(self, report: Report) -> Report:
         """Add to an account of the attempts what was seen of them here."""
         seen = self.attempts.counts
+        refused = {name: after - self._refused[name] for name, after in self._res.service_counts().items()}
         return replace(
             report,
+            retries=report.retries + refused["retries"],
+            throttles=refused["throttles"],
             recovered=seen["recovered"],
             stale=seen["stale"],
             refused_writes=seen["refused_writes"],
-            slow_downs=seen["slow_downs"],
+            slow_downs=refused["slow_downs"] + seen["slow_downs"],
             reasons=dict(self.attempts.reasons),
             bytes_up=self.attempts.bytes_up,
             bytes_down=seen["bytes_down"],

@@ -117,4 +117,4 @@ class AET(SchemeKernel):
     def rates(self, k: int) -> tuple[float, ...]:
         """Return the length of the step of each sample of round ``k``."""
         seen = self.trigger.total(k - 1)
-        return tuple(self.lr(t) for t in range(seen, seen + self.trigger.samples(k - 1)))
+        return tuple(float(self.lr(t)) for t in range(seen, seen + self.trigger.samples(k - 1)))

@@ -117,11 +117,11 @@ class SchemeKernel:
 
     def rates(self, k: int) -> tuple[float, ...]:
         """Return the length of each gradient step in round ``k``."""
-        return (self.lr(k - 1),)
+        return (float(self.lr(k - 1)),)
 
     def routes(self, node: int, k: int) -> tuple[tuple[int, Share], ...]:
         """Return (receiver, share) of each other node that mail goes to after round ``k``."""
-        return tuple((j, float(weight)) for j, weight in self.topology.out(node, k) if j != node)
+        return tuple((int(j), float(weight)) for j, weight in self.topology.out(node, k) if j != node)
 
 
 def own_share(topology: Topology, node: int, k: int) -> float:
@@ -133,7 +133,7 @@ def own_share(topology: Topology, node: int, k: int) -> float:
     >>> own_share(Ring(2), 0, 0), own_share(Ring(2), 0, 1)
     (1.0, 0.5)
     """
-    return 1.0 if k == 0 else sum(weight for j, weight in topology.out(node, k) if j == node)
+    return 1.0 if k == 0 else float(sum(weight for j, weight in topology.out(node, k) if j == node))
 
 
 def synchronous(kernel: NodeKernel, n: int, rounds: int) -> Iterator[list[Arrays]]:

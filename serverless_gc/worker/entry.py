@@ -128,8 +128,8 @@ class _Attempt:
             blocks += [self._result(key) for key in task.results]
             operand = self._operand()
             self._check_mark()
-        if task.turn is not None:
-            return self._node(task.turn, blocks, operand)
+        if (turn := task.turn) is not None:
+            return self._node(turn, blocks, operand)
         value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
             if value is None:

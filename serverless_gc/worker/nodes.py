@@ -41,8 +41,8 @@ class NodeRound:
     Parameters
     ----------
     task
-        Its parameters: ``"scheme"``, name and parameters, or the stamp of the last
-        block; and those of `serverless_gc.worker.node_gradient.NodeGradient`.
+        Its parameters: ``"scheme"``, name and parameters, or the stamp of the last block; and those of
+        `serverless_gc.worker.node_gradient.NodeGradient`.
     turn
         Which round of which node.
     blobs

@@ -111,6 +111,7 @@ def test_faults_change_nothing_but_the_account(backend, aws, list_bucket):
     report = fit.report.check()
     assert report.recovered >= ROUNDS
     assert report.failures["function"] == ROUNDS
+    assert report.throttles >= ROUNDS
     assert list_bucket() == []
     assert aws.bucket
 
@@ -247,6 +248,40 @@ def test_a_loss_and_a_scheme_of_ones_own_are_sent_along(aws, list_bucket):
     np.testing.assert_allclose(fit.models, np.broadcast_to(x[:, None, None], (4, 2, 2)), atol=1e-12)
     assert list_bucket() == []
     assert aws.bucket
+
+
+class Relay:
+    """A topology of the user's: node 0 passes all it has on and keeps nothing; NumPy's numbers, as they come."""
+
+    def out(self, i, k):  # noqa: ARG002
+        return [(np.int64(1), np.float64(1.0))] if i == 0 else [(np.int64(i), np.float32(0.5)), (0, 0.5)]
+
+    def groups(self):
+        return [[0], [1]]
+
+    def matrix(self, k):
+        A = np.zeros((2, 2))
+        for i in range(2):
+            for j, weight in self.out(i, k):
+                A[j, i] = weight
+        return A
+
+
+def test_a_topology_of_ones_own_need_not_leave_a_node_anything():
+    def weights(k):
+        w = np.ones(2)
+        for r in range(1, k):
+            w = Relay().matrix(r) @ w
+        return w
+
+    net = Net(2, batch=0)
+    kernel = PushSum(Relay(), net.gradient, W0, lr=np.float32(0.125))
+    *_, states = synchronous(kernel, 2, 5)
+    assert [state[1][0] for state in states] == weights(5).tolist()
+    with sgc.Session("local") as s:
+        data = encoded(s, net.X, net.y, n=2)
+        fit = sgc.minimize_decentralized(data, W0, topology=Relay(), lr=np.float32(0.125), rounds=np.int64(5))
+    np.testing.assert_allclose(fit.models, [kernel.model(state) for state in states], rtol=1e-12)
 
 
 def test_a_large_model_is_read_by_key():
@@ -391,10 +426,13 @@ async def test_an_interrupted_run_leaves_nothing():
 )
 def test_bad_arguments_are_named(given, words):
     asked = {"lr": 0.1, "rounds": 2, "w0": W0, **given}
-    with sgc.Session("simulated") as s:
+    store = MemoryStore()
+    with sgc.Session("simulated", store=store) as s:
         data = encoded(s)
+        before = keys_of(store)
         with pytest.raises(InputError, match=words):
             sgc.minimize_decentralized(data, **asked)
+        assert keys_of(store) == before
 
 
 def test_data_of_another_kind_are_refused():

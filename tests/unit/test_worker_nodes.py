@@ -150,6 +150,16 @@ async def test_a_round_killed_between_state_and_mail_is_taken_up_and_computes_no
         assert done.body == unpack(before).header["slope"]
 
 
+async def test_mail_that_an_attempt_did_not_get_to_is_sent_by_the_next_one(opened):
+    async with opened() as store, NET.tasks(store, push()) as tasks:
+        await tasks.run(task(0, 1))
+        written = {key: bytes(await store.get(f"{BASE}/{key}")) for key in await keys_of(store)}
+        await store.delete([mail_key(BASE, 1, 1, 0), mail_key(BASE, 2, 1, 0)])
+        done = await tasks.run(task(0, 1, attempt=1))
+        assert (done.stats["resumed"], done.stats["puts"]) == (1, 2)
+        assert {key: bytes(await store.get(f"{BASE}/{key}")) for key in await keys_of(store)} == written
+
+
 async def test_a_round_killed_before_its_state_is_done_from_the_beginning():
     store = MemoryStore()
     async with NET.tasks(Killed(store, [state_key(BASE, 0, 1)]), push()) as tasks:

@@ -362,7 +362,7 @@ def test_a_model_that_grows_beyond_all_bounds_is_an_error():
 
 
 def test_a_node_that_never_answers_meets_the_deadline():
-    store, words = MemoryStore(), r"round 1 of the nodes was given up: 0.3 s have passed.*slots 2"
+    store, words = MemoryStore(), r"round 1 of the nodes was given up: 0.3 s have passed.*slots [0-9, ]*2"
     with sgc.Session("local", store=store, inject=Faults(drop={2})) as s, pytest.raises(DeadlineExceeded, match=words):
         sgc.minimize_decentralized(encoded(s), W0, lr=0.1, deadline=0.3)
     assert keys_of(store) == []

@@ -15,29 +15,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serverless_gc.wire import (
-    PROTOCOL,
-    Block,
-    CsrBlock,
-    Frame,
-    FrameError,
-    Reply,
-    Task,
-    Turn,
-    mismatch,
-    unpack,
-    unpack_block,
-)
+from serverless_gc.wire import PROTOCOL, Block, CsrBlock, Frame, FrameError, Reply, Task, mismatch, unpack, unpack_block
 from serverless_gc.worker import kernels
 from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
 from serverless_gc.worker.cache import BlockCache, cache_bytes
 from serverless_gc.worker.parts import Parts
 from serverless_gc.worker.retry import JITTER, Backoff, RetryCounts, RetryingBlobs
+
+if TYPE_CHECKING:
+    from serverless_gc.worker.nodes import NodeRound
 
 __all__ = ["Warm", "handle", "run"]
 
@@ -129,7 +120,9 @@ class _Attempt:
             operand = self._operand()
             self._check_mark()
         if (turn := task.turn) is not None:
-            return self._node(turn, blocks, operand)
+            from serverless_gc.worker.nodes import NodeRound  # other tasks do without it
+
+            return self._node(NodeRound(task, turn, self.blobs), blocks, operand)
         value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
             if value is None:
@@ -148,11 +141,8 @@ class _Attempt:
             duplicate=duplicate,
         )
 
-    def _node(self, turn: Turn, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
+    def _node(self, node: NodeRound, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
         """Do a round of a node of a decentralized scheme: its state is the result, and stays where it is."""
-        from serverless_gc.worker.nodes import NodeRound
-
-        node = NodeRound(self.task, turn, self.blobs)
         with self.phase("read"):
             node.read(blocks, start)
         with self.phase("compute"):

@@ -1,5 +1,6 @@
 """Nodes whose rounds are done by the worker itself, over any store; and what they must come to, in plain NumPy."""
 
+import asyncio
 import itertools
 from contextlib import asynccontextmanager
 
@@ -69,6 +70,15 @@ class Net:
             await res.settle()
         finally:
             await invoker.close()
+
+
+def keys_of(store):
+    """List the keys of a store that no session uses any more."""
+
+    async def listed():
+        return [info.key async for info in store.list("")]
+
+    return asyncio.run(listed())
 
 
 class Memo(StoreWrapper):

@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from serverless_gc.errors import ServerlessGCError as ServerlessGCError
     from serverless_gc.errors import StoreError as StoreError
     from serverless_gc.errors import WrongResult as WrongResult
+    from serverless_gc.fitting import DecentralizedFit as DecentralizedFit
     from serverless_gc.fitting import Fit as Fit
     from serverless_gc.fitting import minimize as minimize
     from serverless_gc.fitting import minimize_async as minimize_async
+    from serverless_gc.fitting import minimize_decentralized as minimize_decentralized
+    from serverless_gc.fitting import minimize_decentralized_async as minimize_decentralized_async
     from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
     from serverless_gc.plan import recommend as recommend
@@ -63,6 +66,7 @@ _HOMES = {
     "ConfigError": "errors",
     "Deadline": "policies",
     "DeadlineExceeded": "errors",
+    "DecentralizedFit": "fitting",
     "DecodeError": "errors",
     "EncodedData": "encoded_data",
     "EncodedFit": "encoded_fit",
@@ -96,6 +100,8 @@ _HOMES = {
     "recommend": "plan",
     "minimize": "fitting",
     "minimize_async": "fitting",
+    "minimize_decentralized": "fitting",
+    "minimize_decentralized_async": "fitting",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
@@ -104,6 +110,7 @@ __all__ = [
     "ConfigError",
     "Deadline",
     "DeadlineExceeded",
+    "DecentralizedFit",
     "DecodeError",
     "EncodedData",
     "EncodedFit",
@@ -139,6 +146,8 @@ __all__ = [
     "inject",
     "minimize",
     "minimize_async",
+    "minimize_decentralized",
+    "minimize_decentralized_async",
     "policies",
     "recommend",
     "stragglers",

@@ -128,7 +128,8 @@ class Attempts:
     workers said of their requests to the store: ``reads``, ``writes``, ``slow_downs``.
     ``reasons`` counts the failed attempts by `InvokeError.reason`. ``traceback`` is what the worker said of the first
     failure of a user's function; empty if there was none. The result of a slot that ``stays`` in the store is neither
-    fetched nor accepted.
+    fetched nor accepted. ``read_result`` makes the reply of what is stored under a task's ``result_key``, where that is
+    not a reply.
     """
 
     store: Store
@@ -142,6 +143,7 @@ class Attempts:
     bytes_up: int = 0
     presign: Presign | None = None
     traceback: str = ""
+    read_result: Callable[[Task, Buffer], Reply] = lambda _, data: Reply.from_bytes(data)
 
     async def run(self, spec: TaskSpec) -> tuple[Array | None, Mapping[str, Any]]:
         """Run one attempt; return its value, None if it stays in the store, and what the worker said about it.
@@ -242,7 +244,7 @@ class Attempts:
     async def _stored(self, task: Task) -> Reply | None:
         """Read the result that some attempt at this task stored, or None."""
         try:
-            reply = Reply.from_bytes(await self.store.get(task.result_key))
+            reply = self.read_result(task, await self.store.get(task.result_key))
         except ObjectNotFound:
             return None
         except (StoreError, FrameError, KeyError) as exc:

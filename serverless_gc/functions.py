@@ -52,16 +52,19 @@ class Shipment:
         SHA-256 of ``data``, in hexadecimal.
     python
         Major and minor version of the Python that pickled it.
+    name
+        As what it was given, for messages.
     """
 
     data: bytes
     digest: str
     python: str
+    name: str = "loss"
 
     @property
     def stamp(self) -> dict[str, str]:
         """What a task says of it: the worker compares both before it unpickles anything."""
-        return {"digest": self.digest, "python": self.python}
+        return {"digest": self.digest, "python": self.python, "name": self.name}
 
 
 def builtin_loss(loss: Any) -> tuple[str, dict[str, Any]] | None:
@@ -80,11 +83,11 @@ def builtin_loss(loss: Any) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def ship(function: LossFunction | Loss) -> Shipment:
-    """Pickle a function by value.
+def ship(function: Any, name: str = "loss") -> Shipment:
+    """Pickle a function by value, or an object of a class of the user's.
 
     Code of the module that defines it goes along, so the worker need not have that module; of installed packages only
-    the names go, so the worker needs those.
+    the names go, so the worker needs those. ``name`` is as what it was given, for messages.
 
     Raises
     ------
@@ -99,15 +102,15 @@ def ship(function: LossFunction | Loss) -> Shipment:
         largest = max(_captured(function).items(), key=lambda item: _bytes(item[1]), default=("", None))
         which = f", most of it in {largest[0]}" if _bytes(largest[1]) > MOST_BYTES // 4 else ""
         raise LimitError(
-            f"loss refers to {exc}{which}. Pass arrays as data: as columns of X or y, or as a part of w; what the "
+            f"{name} refers to {exc}{which}. Pass arrays as data: as columns of X or y, or as a part of w; what the "
             "function can make itself it should make inside"
         ) from None
     except Exception as exc:  # whatever the pickling of a user's object raises
         raise InputError(
-            f"loss cannot be sent to workers: {_culprit(function) or 'it'} cannot be pickled ({exc}). Make clients, "
+            f"{name} cannot be sent to workers: {_culprit(function) or 'it'} cannot be pickled ({exc}). Make clients, "
             "files and locks inside the function, and pass it plain values"
         ) from exc
-    return Shipment(data, hashlib.sha256(data).hexdigest(), f"{sys.version_info[0]}.{sys.version_info[1]}")
+    return Shipment(data, hashlib.sha256(data).hexdigest(), f"{sys.version_info[0]}.{sys.version_info[1]}", name)
 
 
 def _packed(function: Any) -> bytes:

@@ -14,6 +14,7 @@ import numpy as np
 from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.data import Reduction
+from serverless_gc.encode import StoredParts
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import Job, Layout, PartLoss, gradient_job
 from serverless_gc.lateness import late_workers, regrouped
@@ -27,7 +28,7 @@ from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.wire import pack_block
 from serverless_gc.worker import losses
 
-__all__ = ["AnyLoss", "GradientCall", "OnUndecodable", "Stop"]
+__all__ = ["AnyLoss", "GradientCall", "OnUndecodable", "Stop", "stored_function"]
 
 OnUndecodable = Literal["raise", "approximate"]
 AnyLoss: TypeAlias = str | losses.Loss | Callable[..., Any]
@@ -84,6 +85,24 @@ class Stop:
     def approximate(self) -> bool:
         """Whether an answer may be approximate because the caller said so."""
         return self.given or self.on_undecodable == "approximate" or self.decoder not in {"optimal", "lstsq"}
+
+
+async def stored_function(res: Resources, function: Any, name: str = "loss") -> tuple[dict[str, str], str]:
+    """Store a user's function, or an object of a class of the user's, and return its stamp and its key.
+
+    ``name`` is as what it was given, for messages.
+
+    Raises
+    ------
+    InputError, LimitError
+        If it cannot be pickled, or is too large.
+    """
+    from serverless_gc.functions import ship  # loads cloudpickle
+
+    shipment = await asyncio.to_thread(ship, function, name)
+    key = f"{res.prefix}/functions/{shipment.digest}"
+    await res.put_once(key, pack_block(np.frombuffer(shipment.data, np.uint8)))
+    return shipment.stamp, key
 
 
 class Partitions(Protocol):
@@ -184,21 +203,26 @@ class GradientCall:
     @asynccontextmanager
     async def job(self, code: SumCode, *, value: bool) -> AsyncIterator[Job]:
         """Lend the job of the round; labels and weights are kept stored meanwhile."""
-        data, matrix = self.data, self.matrix
-        loss = await self._sent(await matrix.owner.resources())
-        layout = await data.layout(code)
-        async with AsyncExitStack() as stack:
-            given = [(data.y, "y"), (self.weights, "sample_weight")]
-            columns = [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None]
+        layout = await self.data.layout(code)
+        async with self.stored() as (columns, loss):
             yield gradient_job(
                 layout,
                 columns,
                 self.w,
                 loss,
-                labelled=data.y is not None,
+                labelled=self.data.y is not None,
                 value=value,
                 decoding=self.stop.decoding(code),
             )
+
+    @asynccontextmanager
+    async def stored(self) -> AsyncIterator[tuple[list[StoredParts], PartLoss]]:
+        """Lend the stored labels and weights, as far as there are any, and say how tasks name the loss."""
+        data, matrix = self.data, self.matrix
+        loss = await self._sent(await matrix.owner.resources())
+        async with AsyncExitStack() as stack:
+            given = [(data.y, "y"), (self.weights, "sample_weight")]
+            yield [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None], loss
 
     async def run(self, *, value: bool) -> tuple[float, Array, Report]:
         """Compute value (0 if not wanted), gradient and report."""
@@ -222,15 +246,13 @@ class GradientCall:
 
     async def _sent(self, res: Resources) -> PartLoss:
         """Store the loss, if it is a function, and say how tasks name it."""
-        from serverless_gc.functions import builtin_loss, ship  # loads cloudpickle
+        from serverless_gc.functions import builtin_loss  # loads cloudpickle
 
         known = builtin_loss(self.loss)
         if known is not None:
             return PartLoss({"loss": known[0], "loss_params": known[1]})
-        shipment = await asyncio.to_thread(ship, self.loss)
-        key = f"{res.prefix}/functions/{shipment.digest}"
-        await res.put_once(key, pack_block(np.frombuffer(shipment.data, np.uint8)))
-        return PartLoss({"function": shipment.stamp}, key)
+        stamp, key = await stored_function(res, self.loss)
+        return PartLoss({"function": stamp}, key)
 
     def finished(self, total: Array, *, value: bool) -> tuple[float, Array]:
         """Scale, regularize and give the gradient its shape."""

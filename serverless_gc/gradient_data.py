@@ -16,8 +16,9 @@ from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
-from serverless_gc.jobs import Job, Layout
+from serverless_gc.jobs import Job, Layout, StoredObjective
 from serverless_gc.objective import Differentiable
+from serverless_gc.observe import Report
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.resources import Owner
 from serverless_gc.types import Array
@@ -246,6 +247,32 @@ class GradientData(Differentiable):
         call = GradientCall(self, self._matrix, w, loss, 0.0, reduction, sample_weight, Stop(), None)
         async with call.job(self.code, value=True) as job:
             yield job, lambda total: call.finished(total, value=True)
+
+    @asynccontextmanager
+    async def partitions(
+        self, w: Any, *, loss: AnyLoss = "squared", l2: float = 0.0, sample_weight: Any = None
+    ) -> AsyncIterator[StoredObjective]:
+        """Lend what is stored of an objective, for schemes whose workers are not those of the code.
+
+        Yields
+        ------
+        StoredObjective
+            Labels and weights are kept stored as long as the block runs.
+
+        Raises
+        ------
+        InputError
+            As for `value_and_gradient`, or if the data are complex; nothing was stored.
+        """
+        if self._matrix.complex:
+            raise InputError("decentralized schemes take real data only")
+        call = GradientCall(self, self._matrix, w, loss, l2, "mean", sample_weight, Stop(), None)
+        async with call.stored() as (columns, sent):
+            yield StoredObjective(await self._matrix.parts(), columns, sent, self.y is not None)
+
+    def reported(self, report: Report) -> Report:
+        """Add what storing the data has cost to the report of the first call that used them."""
+        return self._matrix.reported(report)
 
     @homed
     async def close_async(self) -> None:

@@ -17,7 +17,7 @@ from serverless_gc.codes.support import Support
 from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
-__all__ = ["Job", "Layout", "PartLoss", "Share", "gradient_job", "product_job"]
+__all__ = ["Job", "Layout", "PartLoss", "Share", "StoredObjective", "gradient_job", "product_job"]
 
 
 def _no_params(spec: TaskSpec) -> Mapping[str, Any]:  # noqa: ARG001 - what a job without parameters says of any task
@@ -168,6 +168,42 @@ class PartLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredObjective:
+    """A loss on stored partitions.
+
+    Attributes
+    ----------
+    matrix
+        The partitions of ``X``.
+    columns
+        Those of the labels, if ``labelled``, and of row weights, if there are any.
+    loss
+        What to compute on a partition.
+    labelled
+        Whether there are labels.
+    """
+
+    matrix: StoredParts
+    columns: Sequence[StoredParts]
+    loss: PartLoss
+    labelled: bool
+
+    def blocks(self, parts: Iterable[int]) -> list[str]:
+        """Return the keys of what the kernel ``"gradient"`` reads for these partitions."""
+        keys = [stored.keys[part] for part in parts for stored in (self.matrix, *self.columns)]
+        return [*keys, self.loss.key] if self.loss.key else keys
+
+    def params(self, parts: Iterable[int]) -> dict[str, Any]:
+        """Return that kernel's parameters which say what these are."""
+        return {
+            **self.loss.params,
+            "labelled": self.labelled,
+            "weighted": len(self.columns) > self.labelled,
+            "parts": [[part, *self.matrix.parts.range(part)] for part in parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What one worker of a gradient code reads and combines.
 
@@ -272,13 +308,11 @@ def gradient_job(
         Keywords of the code's ``decode``.
     """
     code, matrix = layout.code, layout.matrix
+    objective = StoredObjective(matrix, columns, loss, labelled)
     single_complex = [np.dtype(np.complex64)] if layout.is_complex or w.dtype.kind == "c" else []
     dtype = np.result_type(matrix.dtype, *single_complex)
     size = w.size + value
     common = {
-        **loss.params,
-        "labelled": labelled,
-        "weighted": len(columns) > labelled,
         "fold": layout.fold,
         "alike": isinstance(code, ProjectiveCode),
         "value": value,
@@ -289,15 +323,10 @@ def gradient_job(
     def share_of(spec: TaskSpec) -> Share:
         return (layout.own if "children" in spec.payload else layout.shares)[spec.slot]
 
-    def blocks(spec: TaskSpec) -> list[str]:
-        keys = [stored.keys[part] for part in share_of(spec).parts for stored in (matrix, *columns)]
-        return [*keys, loss.key] if loss.key else keys
-
     def params(spec: TaskSpec) -> Mapping[str, Any]:
         share = share_of(spec)
-        where = [[part, *matrix.parts.range(part)] for part in share.parts]
         added = list(spec.payload.get("children", {}).values())
-        return {**common, "parts": where, "messages": share.messages, "added": added}
+        return {**common, **objective.params(share.parts), "messages": share.messages, "added": added}
 
     def finish(total: Array) -> Array:
         # The blocks of directional derivatives: block u has the coordinates u, u + k, u + 2 k, ...
@@ -307,7 +336,7 @@ def gradient_job(
         code=code,
         label="gradient",
         kernel="gradient",
-        blocks=blocks,
+        blocks=lambda spec: objective.blocks(share_of(spec).parts),
         shape=(-(-size // layout.fold),),
         dtype=dtype,
         operand=w,

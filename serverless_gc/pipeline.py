@@ -101,7 +101,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         At once, if bucket, function or credentials are refused, or the deployed worker is of another version.
     """
     code = job.code
-    before = _service_counts(res)
+    before = res.service_counts()
     published = time.perf_counter()
     rnd = await _publish(res, job)  # store
 
@@ -161,7 +161,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         decode_seconds=ended - decoding,
         warmed=warmed,
         requests=res.store_requests(),
-        **{name: after - before[name] for name, after in _service_counts(res).items()},
+        **{name: after - before[name] for name, after in res.service_counts().items()},
     )
 
 
@@ -202,15 +202,6 @@ def _decode(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tu
             tolerance=tolerance,
         )
     return blocks, replace(certificate, predicted_error=predicted)
-
-
-def _service_counts(res: Resources) -> dict[str, int]:
-    """Return running totals of what the services refused; a round's share is a difference."""
-    return {
-        "throttles": res.invoker.stats.throttles,
-        "retries": res.invoker.stats.retries,
-        "slow_downs": res.store_stats.slow_downs if res.store_stats else 0,
-    }
 
 
 @contextmanager
@@ -337,27 +328,20 @@ def _report(
 ) -> Report:
     """Put the round's counts together."""
     counts, seen = outcome.counts, rnd.attempts.counts
-    return Report(
-        issued=counts.issued,
-        used=counts.used,
-        surplus=counts.surplus,
-        failed=counts.failed,
-        voided=counts.voided,
+    return Report.of(
+        counts,
         elapsed=elapsed,
         certificate=certificate,
         awaited=counts.used + counts.surplus,
         retries=counts.retries + retries,
         throttles=throttles,
         recovered=seen["recovered"],
-        late=counts.late,
         stale=seen["stale"],
-        duplicates=counts.copies,
         refused_writes=seen["refused_writes"],
         slow_downs=slow_downs + seen["slow_downs"],
         by_reference=seen["by_reference"],
         reads=requests[0] + seen["reads"],
         writes=requests[1] + seen["writes"],
-        failures={str(kind): n for kind, n in counts.failures.items()},
         reasons=dict(rnd.attempts.reasons),
         code=rnd.job.code.name,
         n_workers=rnd.job.code.n_workers,
@@ -367,7 +351,6 @@ def _report(
         decode_seconds=decode_seconds,
         warmed=warmed,
         spans=tuple(spans_of(outcome.records, rnd.number)),
-        partial_messages=counts.partial_messages,
         polls=rnd.watch.polls if rnd.watch else 0,
         decodable={rnd.number: outcome.t_close},
         notes=tuple(

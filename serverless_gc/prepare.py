@@ -27,6 +27,7 @@ __all__ = [
     "check_publish",
     "check_seconds",
     "check_targets",
+    "check_whole",
     "choose_code",
     "find_loss",
     "refuse_gradient_code",
@@ -59,6 +60,13 @@ def check_seconds(name: str, value: Any) -> float:
     if not seconds > 0:
         raise InputError(f"{name} must be a positive number of seconds, got {value!r}")
     return seconds
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """Return an integer of at least ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
 
 
 def find_loss(loss: Any) -> losses.Loss:

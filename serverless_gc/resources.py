@@ -51,6 +51,14 @@ class Resources:
     presign: Presign | None = None
     once: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
 
+    def service_counts(self) -> dict[str, int]:
+        """Return running totals of what the services refused; a round's share is a difference."""
+        return {
+            "throttles": self.invoker.stats.throttles,
+            "retries": self.invoker.stats.retries,
+            "slow_downs": self.store_stats.slow_downs if self.store_stats else 0,
+        }
+
     async def put_once(self, key: str, data: Sequence[Buffer]) -> None:
         """Store an object whose key is named by its content, unless this run has stored it already."""
         writing = self.once.get(key)

@@ -83,7 +83,7 @@ class SometimesSlow:
 
 
 class MemoryNodes:
-    """Steps of a kernel with states and mail in dictionaries: what `StoredNodes` does, without a store."""
+    """Steps of a kernel with states and mail in dictionaries: what workers do, without a store."""
 
     def __init__(self, kernel):
         self.kernel, self.states, self.mail = kernel, {}, {}

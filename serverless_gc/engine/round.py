@@ -191,7 +191,7 @@ class Engine:
         if self._is_open:
             self._dispatch(event, now, actions)
         elif isinstance(event, Cancelled):
-            self._void(self._state.drop_all(), actions)
+            self._give_up(actions)
         elif isinstance(event, (Arrived, Failed, Progressed)):
             if event.task.task_id in self._state.live:
                 self._backlog.append((event, now))
@@ -345,11 +345,15 @@ class Engine:
         actions.append(CloseRound(self._finish(used, None, "", partials)))
 
     def _abort(self, kind: AbortKind, reason: str, actions: list[Action]) -> None:
+        self._give_up(actions)
+        actions.append(AbortRound(self._finish((), kind, reason)))
+
+    def _give_up(self, actions: list[Action]) -> None:
+        """Void what runs, and drop what arrived and was not consumed."""
         state = self._state
         self._void(state.drop_all(), actions)
         self._ledger.surplus(state.buffer)
         state.buffer = []
-        actions.append(AbortRound(self._finish((), kind, reason)))
 
     def _finish(
         self, used: tuple[Arrival, ...], error: AbortKind | None, reason: str, partials: tuple[Progressed, ...] = ()

@@ -27,7 +27,7 @@ from serverless_gc.optim.line_search import Searching
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.optim.schedules import Rate
 from serverless_gc.polynomial_data import PolynomialData
-from serverless_gc.prepare import check_number, check_point, check_seconds
+from serverless_gc.prepare import check_number, check_point, check_seconds, check_whole
 from serverless_gc.types import WaitPolicy
 from serverless_gc.waiting import PolicyFactory
 
@@ -181,15 +181,13 @@ async def minimize_async(
 
 
 def _limits(max_rounds: int, tolerance: float, change: float, seconds: float | None, every: int) -> Limits:
-    for name, count in (("max_rounds", max_rounds), ("every", every)):
-        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
-            raise InputError(f"{name} must be an integer of at least 1, got {count!r}")
+    steps, saved = check_whole("max_rounds", max_rounds, 1), check_whole("every", every, 1)
     for name, share in (("tolerance", tolerance), ("change", change)):
         if not 0 <= check_number(name, share) < np.inf:
             raise InputError(f"{name} must be a finite number of at least 0, got {share!r}")
     if seconds is not None:
         check_seconds("seconds", seconds)
-    return Limits(int(max_rounds), float(tolerance), float(change), int(every))
+    return Limits(steps, float(tolerance), float(change), saved)
 
 
 def _identity(data: Data) -> dict[str, str]:

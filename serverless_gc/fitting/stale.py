@@ -6,7 +6,6 @@ the whole data set: stochastic gradient descent with the workers' shares as batc
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,23 +14,16 @@ import numpy as np
 
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
-from serverless_gc.collect import Attempts, Collector
-from serverless_gc.engine import Completion, Engine, RoundOutcome
-from serverless_gc.engine.accounting import Counts
+from serverless_gc.engine import Engine
 from serverless_gc.errors import InputError
+from serverless_gc.fitting.gradient_tasks import GradientTasks
 from serverless_gc.fitting.loop import Loop
 from serverless_gc.fitting.methods import iterate_of
 from serverless_gc.fitting.result import Reason
 from serverless_gc.gradient_data import GradientData
-from serverless_gc.jobs import Job
-from serverless_gc.observe import Report
-from serverless_gc.observe.timeline import spans_of
-from serverless_gc.operands import INLINE_OPERAND
 from serverless_gc.optim.line_search import Searching
-from serverless_gc.resources import Resources
 from serverless_gc.training import Training
-from serverless_gc.types import Array, Arrival, TaskSpec, Update, UpdateContext
-from serverless_gc.wire import Task, pack_block
+from serverless_gc.types import Array, Arrival, Update, UpdateContext
 
 __all__ = ["StaleLoop"]
 
@@ -77,7 +69,7 @@ class StaleLoop(Loop):
         objective = {name: self.objective[name] for name in _OF_TASKS if name in self.objective}
         res = await data.owner.resources()
         async with data.job(self.x, **objective) as (job, finish):
-            work = _Work(res, job)
+            work = GradientTasks(res, job)
             engine = Engine(
                 data.owner.policy_for(data.code, self.objective.get("deadline"), inner=self.policy(data.code)),
                 data.code.n_workers,
@@ -109,7 +101,7 @@ class StaleLoop(Loop):
     def _note(self, value: float, gradient: Array) -> None:
         self._record(value + self.plan.l1 * float(np.abs(self.w).sum()), float(np.linalg.norm(gradient)))
 
-    async def _train(self, training: Training, work: _Work, bar: Any) -> Reason:
+    async def _train(self, training: Training, work: GradientTasks, bar: Any) -> Reason:
         while self.step < self.limits.max_rounds:
             step = await anext(training.steps(1))
             self.evaluations.spent(work.report(step.outcome.counts, step.outcome), step.staleness)
@@ -146,112 +138,3 @@ class _Sum:
         value, gradient = self._finish(total * (self._k / covered))
         value += 0.5 * self._l2 * float(np.vdot(ctx.x, ctx.x))
         return Update(gradient + self._l2 * ctx.x, n_eff=covered, meta={"value": value})
-
-
-class _Work:
-    """Does tasks at the model of their version, through the session's invoker and store."""
-
-    def __init__(self, res: Resources, job: Job) -> None:
-        self._res = res
-        self._job = job
-        self._number = next(res.rounds)
-        self._base = f"{res.prefix}/round/{self._number:07d}"
-        self._attempts = Attempts(
-            res.store, res.invoker, res.attempt_timeout, self._task, lambda *_: None, presign=res.presign
-        )
-        self._points: dict[int, tuple[Array, str]] = {}  # version -> the model, and its key if it is stored
-        self._users: Counter[int] = Counter()
-        self._over: list[str] = []  # objects that nobody needs any more
-        self._reported: Counter[str] = Counter()
-
-    async def run(self, task: TaskSpec, x: Array) -> Completion:
-        """Do one attempt."""
-        version = task.version
-        self._users[version] += 1
-        try:
-            if version not in self._points:
-                await self._publish(version, x)
-            value, stats = await self._attempts.run(task)
-            assert value is not None  # noqa: S101 - nothing stays in the store
-        finally:
-            self._users[version] -= 1
-        self._over.append(self._key(task))
-        code = self._job.code
-        messages = code.placement(task.slot)
-        collector = Collector(code, self._job.shape, self._job.dtype)
-        collector.file_all(messages, value)
-        return Completion(np.sum([collector.values[message] for message in messages], axis=0), stats=stats)
-
-    async def _publish(self, version: int, x: Array) -> None:
-        key = ""
-        if x.nbytes > INLINE_OPERAND:
-            key = f"{self._base}/model/{version:07d}"
-            await self._res.store.put(key, pack_block(x))
-        self._points[version] = (x, key)
-
-    def _key(self, task: TaskSpec) -> str:
-        return f"{self._base}/{task.task_id}"
-
-    def _task(self, spec: TaskSpec) -> Task:
-        job, res = self._job, self._res
-        x, key = self._points[spec.version]
-        reply_bytes = job.shape[0] * job.dtype.itemsize * len(job.code.placement(spec.slot))
-        room = res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND
-        return Task(
-            run=res.run,
-            round=self._number,
-            task_id=spec.task_id,
-            slot=spec.slot,
-            attempt=spec.attempt,
-            kernel=job.kernel,
-            blocks=tuple(job.blocks(spec)),
-            result_key=self._key(spec),
-            store=res.store.url,
-            operand=None if key else x,
-            operand_key=key,
-            inline_limit=reply_bytes if reply_bytes <= room else 0,
-            cancel_key=f"{self._base}/cancel",
-            params=dict(job.params(spec)),
-        )
-
-    def report(self, counts: Counts, outcome: RoundOutcome | None = None) -> Report:
-        """Account for the tasks that ended; what they stored is deleted."""
-        idle = [version for version in self._points if not self._users[version]]
-        for version in idle[:-1]:
-            _, key = self._points.pop(version)
-            self._over += [key] if key else []
-        self._res.chore(self._res.store.delete(self._over))
-        self._over = []
-        so_far = Counter({**self._attempts.counts, "bytes_up": self._attempts.bytes_up})
-        new, self._reported = so_far - self._reported, so_far
-        reads, writes = self._res.store_requests()
-        code = self._job.code
-        return Report(
-            issued=counts.issued,
-            used=counts.used,
-            surplus=counts.surplus,
-            failed=counts.failed,
-            voided=counts.voided,
-            elapsed=0.0 if outcome is None else outcome.duration,
-            rounds=0 if outcome is None else 1,
-            awaited=counts.used,
-            retries=counts.retries,
-            late=counts.late,
-            duplicates=counts.copies,
-            failures={str(kind): n for kind, n in counts.failures.items()},
-            code=code.name,
-            n_workers=code.n_workers,
-            k=code.k,
-            recovered=new["recovered"],
-            slow_downs=new["slow_downs"],
-            by_reference=new["by_reference"],
-            reads=reads + new["reads"],
-            writes=writes + new["writes"],
-            bytes_up=new["bytes_up"],
-            bytes_down=new["bytes_down"],
-            spans=() if outcome is None else tuple(spans_of(outcome.records, self._number)),
-        )
-
-    async def close(self) -> None:
-        """Tell workers that are still at it to stop."""
-        await self._res.store.put(f"{self._base}/cancel", b"")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-
 from serverless_gc.errors import InputError
-from serverless_gc.gossip.node import Arrays, Gradient, Mail
-from serverless_gc.gossip.push_sum import average_with_latest, start_of
-from serverless_gc.optim.schedules import Rate, as_schedule
+from serverless_gc.gossip.node import Gradient, SchemeKernel
+from serverless_gc.optim.schedules import Rate
 from serverless_gc.types import Array, Topology
+from serverless_gc.worker import schemes
 
 __all__ = ["AET", "LinearSampleTrigger"]
 
@@ -72,7 +70,7 @@ class LinearSampleTrigger:
         return bool(view["samples"] >= self.samples(view["round"]))
 
 
-class AET:
+class AET(SchemeKernel):
     """A node works alone for a round of growing length, then sends its model and averages what has arrived.
 
     The state is the model after the local round and the number of samples seen. Asynchrony with bounded delay is the
@@ -102,6 +100,7 @@ class AET:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from serverless_gc.topologies import Complete
     >>> kernel = AET(Complete(2), lambda node, t, x: x, np.ones(1), LinearSampleTrigger(1, 1), lr=0.5)
     >>> x, seen = kernel.step(0, 2, kernel.step(0, 1, kernel.start(0), []), [])
@@ -110,27 +109,12 @@ class AET:
     """
 
     def __init__(
-        self, topology: Topology, gradient: Gradient, x0: Array, trigger: LinearSampleTrigger, lr: Rate
+        self, topology: Topology, gradient: Gradient | None, x0: Array, trigger: LinearSampleTrigger, lr: Rate
     ) -> None:
-        self.topology = topology
-        self.gradient = gradient
-        self.x0 = np.asarray(x0, dtype=np.float64)
+        super().__init__(schemes.LocalSteps(), topology, gradient, x0, lr)
         self.trigger = trigger
-        self.lr = as_schedule(lr)
 
-    def start(self, node: int) -> Arrays:
-        """``x0`` and no samples."""
-        return start_of(self.x0, node), np.zeros(1, dtype=np.int64)
-
-    def step(self, node: int, k: int, state: Arrays, mail: Sequence[Mail]) -> Arrays:
-        """Average, then run the samples of the round."""
-        x, t = average_with_latest(node, state[0], mail), int(state[1][0])
-        seen = 0
-        while not self.trigger.should_send({"round": k - 1, "samples": seen}):
-            x = x - self.lr(t + seen) * self.gradient(node, t + seen, x)
-            seen += 1
-        return x, np.array([t + seen], dtype=np.int64)
-
-    def send(self, node: int, k: int, state: Arrays) -> Sequence[tuple[int, Arrays]]:
-        """Send the model to all out-neighbours."""
-        return [(j, (state[0],)) for j, _ in self.topology.out(node, k) if j != node]
+    def rates(self, k: int) -> tuple[float, ...]:
+        """Return the length of the step of each sample of round ``k``."""
+        seen = self.trigger.total(k - 1)
+        return tuple(float(self.lr(t)) for t in range(seen, seen + self.trigger.samples(k - 1)))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.base import Certificate
+from serverless_gc.engine import Counts
 from serverless_gc.errors import ServerlessGCError
 from serverless_gc.observe.timeline import Span
 
@@ -123,6 +124,33 @@ class Report:
     spans: tuple[Span, ...] = ()
     decodable: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, counts: Counts, **fields: Any) -> Report:
+        """Make a report from an engine's counts and further fields.
+
+        Examples
+        --------
+        >>> print(Report.of(Counts(issued=3, used=2, failed=1, retries=1, failures={"timeout": 1}), elapsed=1.0))
+        report: 1 round in 1.00 s
+          tasks    3 issued = 2 used + 0 surplus + 1 failed + 0 voided; 0 results had arrived
+          trouble  1 retry; failures: 1 timeout
+        """
+        return cls(
+            **{
+                "issued": counts.issued,
+                "used": counts.used,
+                "surplus": counts.surplus,
+                "failed": counts.failed,
+                "voided": counts.voided,
+                "retries": counts.retries,
+                "late": counts.late,
+                "duplicates": counts.copies,
+                "partial_messages": counts.partial_messages,
+                "failures": {str(kind): n for kind, n in counts.failures.items()},
+                **fields,
+            }
+        )
 
     @property
     def error(self) -> float:

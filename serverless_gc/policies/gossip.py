@@ -47,6 +47,8 @@ class GossipReady:
         Rounds of each node between two evaluations.
     ahead
         Whether mail of rounds that the node itself has not finished is taken as well.
+    last
+        Round after which a node rests; None if there is always another.
     work
         Units of work of round ``k``, 1 by default.
     progress
@@ -55,7 +57,7 @@ class GossipReady:
     Raises
     ------
     InputError
-        If ``tau`` or ``every`` is out of range.
+        If ``tau``, ``every`` or ``last`` is out of range.
 
     Notes
     -----
@@ -82,23 +84,27 @@ class GossipReady:
         *,
         every: int = 1,
         ahead: bool = False,
+        last: int | None = None,
         work: Callable[[int], float] | None = None,
         progress: GossipProgress | None = None,
     ) -> None:
         if tau is not None:
             check_count("tau", tau, least=0)
         check_count("every", every, least=1)
+        if last is not None:
+            check_count("last", last, least=1)
         self.topology = topology
         self.tau = tau
         self.every = every
         self.ahead = ahead
+        self.last = last
         self.work = work
         n = len(topology.matrix(1))
         start = progress or GossipProgress((0,) * n, ({},) * n)
         self._done = list(start.done)  # rounds that each node has finished
         self._inbox: list[list[tuple[int, int]]] = [[] for _ in start.done]  # mail no task takes yet, (round, sender)
-        for src, last in enumerate(start.done):
-            for k in range(1, last + 1):
+        for src, finished in enumerate(start.done):
+            for k in range(1, finished + 1):
                 for j in self._receivers(src, k):
                     if k > start.taken[j].get(src, 0):
                         self._inbox[j].append((k, src))
@@ -117,7 +123,7 @@ class GossipReady:
         if len(self._done) != view.n_slots:
             raise InputError(f"topology must have one node per slot, {view.n_slots}, it has {len(self._done)}")
         least = min(self._done)
-        self._target = least + self.every
+        self._target = least + self.every if self.last is None else min(least + self.every, self.last)
         self._behind = sum(done < self._target for done in self._done)
         for k in [k for k in self._senders if k < least - (self.tau or 0)]:
             del self._senders[k]
@@ -141,8 +147,7 @@ class GossipReady:
 
     def on_failure(self, view: View, task: TaskSpec) -> Act:
         """Give up: its neighbours could go on for a few rounds only."""
-        reason = f"node {task.slot} did not finish its round {task.payload['round']}: {given_up(view)}"
-        return Abort(f"{reason}; run again, its state and mail are stored", "starved")
+        return Abort(f"node {task.slot} did not finish its round {task.payload['round']}: {given_up(view)}", "starved")
 
     def timer(self, view: View) -> float | None:  # noqa: ARG002 - part of the protocol
         """No timer."""
@@ -157,6 +162,8 @@ class GossipReady:
 
     def _ready(self, node: int) -> bool:
         """Whether all mail that the node's next round must take has been sent."""
+        if self.last is not None and self._done[node] >= self.last:
+            return False
         if self.tau is None:
             return True
         k = self._done[node] - self.tau

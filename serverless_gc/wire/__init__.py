@@ -4,6 +4,7 @@ from serverless_gc.wire.block import Block, CsrBlock, pack_block, unpack_block
 from serverless_gc.wire.frame import Frame, FrameError, pack, pack_parts, split, unpack
 from serverless_gc.wire.reply import Reply, mismatch
 from serverless_gc.wire.task import Task
+from serverless_gc.wire.turn import Turn
 from serverless_gc.wire.version import PROTOCOL
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "FrameError",
     "Reply",
     "Task",
+    "Turn",
     "mismatch",
     "pack",
     "pack_block",

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from serverless_gc.wire.frame import Frame, FrameError, pack_parts, unpack
+from serverless_gc.wire.turn import Turn
 from serverless_gc.wire.version import PROTOCOL
 
 __all__ = ["Task"]
@@ -47,7 +48,7 @@ class Task:
         Parameters of the kernel, JSON types. ``"publish"``: after so many messages each the worker stores the new ones,
         see `part_key`, and looks for the cancel mark; absent or 0 for no partial results. ``"n_messages"``: how many
         there are. ``"pace"`` and ``"slowdown"``: seconds added to each message then, and how many times longer it
-        takes, for experiments.
+        takes, for experiments. ``"turn"``: a `Turn`, for a node of a decentralized scheme.
     urls
         ``"GET key"``, ``"HEAD key"`` or ``"PUT key"`` to a presigned URL, for a worker without rights of its own; it
         then opens no store. Secrets: not shown.
@@ -80,6 +81,25 @@ class Task:
         """Store keys of all partial results; the last messages come with the result."""
         every, messages = self.params.get("publish", 0), self.params.get("n_messages", 0)
         return [self.part_key(first) for first in range(0, messages - every, every)] if every else []
+
+    @property
+    def turn(self) -> Turn | None:
+        """The round of a node that this task is, if it is one."""
+        plain = self.params.get("turn")
+        return None if plain is None else Turn.from_dict(plain)
+
+    def requests(self) -> list[tuple[str, str]]:
+        """Return method and key of each request that the worker may make, once each.
+
+        It reads blocks, operand and the results that it combines, looks for the cancel mark, and writes its result and
+        partial results once; it may find them written, and reads them then. A node's are those of its `Turn`.
+        """
+        written = [key for key in (self.result_key, *self.part_keys()) if key]
+        wanted = [("GET", key) for key in (*self.blocks, *self.results, self.operand_key, *written) if key]
+        wanted += [("HEAD", self.cancel_key)] if self.cancel_key else []
+        wanted += [("PUT", key) for key in written]
+        turn = self.turn
+        return list(dict.fromkeys([*wanted, *(turn.requests() if turn else ())]))
 
     def to_parts(self) -> list[bytes | memoryview]:
         """Pack into buffers whose concatenation is the frame."""

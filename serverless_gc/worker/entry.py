@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from serverless_gc.worker.cache import BlockCache, cache_bytes
 from serverless_gc.worker.parts import Parts
 from serverless_gc.worker.reads import Reads
 from serverless_gc.worker.retry import JITTER, Backoff, RetryCounts, RetryingBlobs
+
+if TYPE_CHECKING:
+    from serverless_gc.worker.nodes import NodeRound
 
 __all__ = ["Warm", "handle", "run"]
 
@@ -114,6 +117,10 @@ class _Attempt:
             blocks = self.reads.blocks()
             operand = self.reads.operand()
             self._check_mark()
+        if (turn := task.turn) is not None:
+            from serverless_gc.worker.nodes import NodeRound  # other tasks do without it
+
+            return self._node(NodeRound(task, turn, self.blobs), blocks, operand)
         value = self._published(blocks, operand) if task.params.get("publish") else None
         with self.phase("compute"):
             if value is None:
@@ -131,6 +138,18 @@ class _Attempt:
             result_key=task.result_key,
             duplicate=duplicate,
         )
+
+    def _node(self, node: NodeRound, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
+        """Do a round of a node of a decentralized scheme: its state is the result, and stays where it is."""
+        with self.phase("read"):
+            node.read(blocks, start)
+        with self.phase("compute"):
+            node.compute(blocks)
+        with self.phase("write"):
+            fresh = node.write()
+        said = {**self.stats(), **node.counts, "bytes_read": self.reads.bytes_read + node.counts["bytes_read"]}
+        reply = _reply(self.task, "ok", self.times, said)
+        return replace(reply, value=np.array([node.slope]), result_key=self.task.result_key, duplicate=not fresh)
 
     def stats(self, value: NDArray[Any] | None = None) -> dict[str, Any]:
         """Report what this attempt did."""

@@ -62,8 +62,8 @@ def load(block: Block, stamp: Mapping[str, str]) -> Function | Loss:
     block
         Bytes of the function's frame, as an array.
     stamp
-        ``"digest"``, the SHA-256 of these bytes as the driver computed it, and ``"python"``, the version that pickled
-        them.
+        ``"digest"``, the SHA-256 of these bytes as the driver computed it, ``"python"``, the version that pickled them,
+        and ``"name"``, as what the function was given.
 
     Raises
     ------
@@ -71,11 +71,12 @@ def load(block: Block, stamp: Mapping[str, str]) -> Function | Loss:
         If the digest or the version differs, or the function needs a module that is not here. Nothing is unpickled
         before digest and version were compared.
     """
+    name = stamp.get("name", "loss")
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if stamp["python"] != here:
         raise FunctionRefused(
-            f"the function given as loss= was pickled by Python {stamp['python']} and this worker runs Python {here}, "
-            "which may read it differently. Deploy the worker for the driver's Python: serverless-gc deploy "
+            f"the function given as {name}= was pickled by Python {stamp['python']} and this worker runs Python "
+            f"{here}, which may read it differently. Deploy the worker for the driver's Python: serverless-gc deploy "
             f"--python {stamp['python']}; or run the driver on Python {here}, or use a built-in loss"
         )
     data = b"" if isinstance(block, CsrBlock) else block.tobytes()
@@ -83,7 +84,7 @@ def load(block: Block, stamp: Mapping[str, str]) -> Function | Loss:
     if digest != stamp["digest"]:
         raise FunctionRefused(
             f"the stored function has the SHA-256 {digest}, the driver sent {stamp['digest']}: it is not the one that "
-            "was given as loss=, and was not loaded. Look who else may write to the bucket"
+            f"was given as {name}=, and was not loaded. Look who else may write to the bucket"
         )
     known: OrderedDict[str, Function | Loss] = _remembered.__dict__.setdefault("functions", OrderedDict())
     if digest not in known:
@@ -91,26 +92,26 @@ def load(block: Block, stamp: Mapping[str, str]) -> Function | Loss:
         try:
             known[digest] = _Unpickler(code.tobytes(), arrays).load()
         except ModuleNotFoundError as error:
-            raise _lacking(error) from error
+            raise _lacking(error, name) from error
         except Exception as error:
-            raise FunctionRefused(f"the function given as loss= cannot be loaded here: {_said(error)}") from error
+            raise FunctionRefused(f"the function given as {name}= cannot be loaded here: {_said(error)}") from error
         while len(known) > _KEPT:
             known.popitem(last=False)
     known.move_to_end(digest)
     return known[digest]
 
 
-def _lacking(error: ModuleNotFoundError) -> FunctionRefused:
+def _lacking(error: ModuleNotFoundError, given: str = "loss") -> FunctionRefused:
     name = error.name or str(error)
     if name.partition(".")[0] == "cloudpickle":
         return FunctionRefused(
-            "this worker was deployed without cloudpickle, which functions given as loss= need: install it "
+            f"this worker was deployed without cloudpickle, which functions given as {given}= need: install it "
             "beside serverless_gc where you build (pip install cloudpickle), run serverless-gc deploy, or use a "
             "built-in loss"
         )
     return FunctionRefused(
-        f"the function given as loss= needs the module {name!r}, which this worker lacks: write it with NumPy and the "
-        f"standard library, or attach a layer that holds {name!r} to the function"
+        f"the function given as {given}= needs the module {name!r}, which this worker lacks: write it with NumPy and "
+        f"the standard library, or attach a layer that holds {name!r} to the function"
     )
 
 

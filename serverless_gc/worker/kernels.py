@@ -251,6 +251,13 @@ class _Parts:
         return value, multiply_transposed(X, self._loss.residual(z, labels, weight))
 
 
+def node_gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Return draw ``params["draw"]`` of the gradient of a node's loss, see `serverless_gc.worker.node_gradient`."""
+    from serverless_gc.worker.node_gradient import NodeGradient
+
+    return NodeGradient(blocks, params)(params["draw"], _need_operand("node-gradient", operand))
+
+
 def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
     """Return ``params["size"]`` zeros, for measuring everything but the work.
 
@@ -266,6 +273,7 @@ KERNELS: Mapping[str, Kernel] = {
     "coordinates": coordinates,
     "gradient": gradient,
     "matmul": matmul,
+    "node-gradient": node_gradient,
     "noop": noop,
 }
 """Name -> function."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, CsrBlock
 
-__all__ = ["multiply", "multiply_transposed"]
+__all__ = ["multiply", "multiply_transposed", "take_rows"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -156,3 +156,22 @@ def _csr_multiply_transposed(block: CsrBlock, operand: Array) -> Array:
         else:
             out[:, c] = np.bincount(block.indices, products, columns)
     return out.reshape(columns, *operand.shape[1:])
+
+
+def take_rows(block: Block, rows: Array) -> Block:
+    """Return some rows of a block, or some entries of a vector, in the given order; a row may come again.
+
+    Examples
+    --------
+    >>> sparse = CsrBlock(np.array([2.0, 3.0, 4.0]), np.array([1, 0, 1]), np.array([0, 1, 3]), (2, 2))
+    >>> taken = take_rows(sparse, np.array([1, 0, 1]))
+    >>> taken.data, taken.indices, taken.indptr, taken.shape
+    (array([3., 4., 2., 3., 4.]), array([0, 1, 1, 0, 1]), array([0, 2, 3, 5]), (3, 2))
+    """
+    if not isinstance(block, CsrBlock):
+        taken: Array = block[rows]
+        return taken
+    starts, lengths = block.indptr[rows], np.diff(block.indptr)[rows]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
+    return CsrBlock(block.data[entries], block.indices[entries], indptr, (len(rows), block.shape[1]))

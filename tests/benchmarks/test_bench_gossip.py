@@ -2,16 +2,20 @@
 
 import asyncio
 import timeit
+from functools import partial
 
 import numpy as np
 import pytest
 
+import serverless_gc as sgc
 from serverless_gc.engine import Engine, VirtualHost
-from serverless_gc.gossip import PushSum, StoredNodes, driver_reduce, ring_reduce, scatter_reduce
+from serverless_gc.gossip import driver_reduce, ring_reduce, scatter_reduce
 from serverless_gc.policies import GossipReady, WaitAll
 from serverless_gc.store import MemoryStore
 from serverless_gc.stragglers import Exponential
 from serverless_gc.topologies import OnePeerExponential
+from serverless_gc.wire import Task
+from serverless_gc.worker.entry import run
 
 
 def fastest(call):
@@ -42,21 +46,28 @@ def test_reduction_of_eight_vectors(benchmark, reduce):
     benchmark.extra_info["ratio_to_copies"] = benchmark.stats.stats.min / copies
 
 
-def test_stored_step(benchmark):
-    """Three steps of nodes with an 8 MB model, which write six objects and read two; the ratio is to eight copies."""
-    x = np.ones(10**6)
-    kernel = PushSum(OnePeerExponential(2), lambda *at: at[-1], x, lr=0.1)
-
-    def step():
-        nodes = StoredNodes(kernel, MemoryStore(), "run")
-
-        async def both():
-            await nodes.step(0, 1, [])
-            await nodes.step(1, 1, [])
-            return await nodes.step(0, 2, [(1, 1)])
-
-        return asyncio.run(both())
-
-    copies = fastest(lambda: [x.copy() for _ in range(8)])
-    benchmark.pedantic(step, rounds=3, warmup_rounds=1)
+def test_rounds_of_nodes_in_workers(benchmark):
+    """Two rounds of two nodes with an 8 MB model, 8 objects written and 6 read; the ratio is to copies of these."""
+    d = 10**6
+    X, y = np.zeros((2, d)), np.zeros(2)
+    copies = fastest(lambda: [X[0].copy() for _ in range(14)])
+    with sgc.Session("simulated") as s:
+        data = s.encode(X, y, code="ignore-stragglers", n_workers=2)
+        call = partial(sgc.minimize_decentralized, data, np.ones(d), lr=0.1, rounds=2)
+        fit = benchmark.pedantic(call, rounds=3, warmup_rounds=1)
+    assert (fit.traffic.puts, fit.traffic.gets) == (8, 4)
     benchmark.extra_info["ratio_to_copies"] = benchmark.stats.stats.min / copies
+
+
+def test_node_rounds_per_second(benchmark):
+    """Rounds of small nodes through the whole path, simulated clock; the ratio is to no-op tasks in the worker."""
+    rounds, n = 25, 8
+    X, y = np.ones((16, 2)), np.ones(16)
+    task = Task("r", 0, "t", 0, 0, kernel="noop", blocks=(), result_key="", store="file:///").to_bytes()
+    bound = fastest(lambda: [run(task) for _ in range(rounds * n)])
+    with sgc.Session("simulated") as s:
+        data = s.encode(X, y, code="ignore-stragglers", n_workers=n)
+        call = partial(sgc.minimize_decentralized, data, np.ones(2), lr=0.1, rounds=rounds)
+        benchmark.pedantic(call, rounds=3, warmup_rounds=1)
+    best = benchmark.stats.stats.min
+    benchmark.extra_info.update(microseconds_per_round=best / (n * rounds) * 1e6, ratio_to_noop=best / bound)

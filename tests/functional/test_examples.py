@@ -9,7 +9,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("[0-9]*.py"))
-NEEDS = {"10_pytorch": "torch"}
+NEEDS = {"11_pytorch": "torch"}
 PAGES = {"testing.md": "05_offline_aws.py", "losses.md": "07_any_loss.py"}
 
 

@@ -164,3 +164,17 @@ def test_a_function_given_as_the_loss_runs_in_the_deployed_worker(problem):
     np.testing.assert_allclose(gradient, problem.gradient + 6 * shift, rtol=1e-9)
     assert value == pytest.approx(0.5 * np.sum((problem.X @ problem.w - problem.y) ** 2))
     assert report.failed == 0
+
+
+@pytest.mark.usefixtures("worker")
+def test_rounds_of_nodes_run_in_the_deployed_worker(problem):
+    """Modules and built-in schemes are in the zip; what was drawn is what this process would draw."""
+    asked = {"lr": 0.1, "rounds": 2, "method": "aet", "a": 1, "b": 1, "batch": 50, "topology": "complete"}
+    fits = {}
+    for backend in ("aws", "local"):
+        with sgc.Session(backend) as session:
+            data = session.encode(problem.X, problem.y, code="ignore-stragglers", n_workers=3)
+            fits[backend] = sgc.minimize_decentralized(data, np.zeros(20), **asked)
+    np.testing.assert_allclose(fits["aws"].models, fits["local"].models, rtol=1e-12, atol=1e-14)
+    assert fits["aws"].report.failed == 0
+    assert fits["aws"].traffic.gets == 3 * (1 + 2)

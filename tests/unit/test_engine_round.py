@@ -17,7 +17,7 @@ from serverless_gc.engine import (
     Void,
 )
 from serverless_gc.errors import InputError
-from serverless_gc.policies import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
+from serverless_gc.policies import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, LocallyAsync, WaitAll
 from serverless_gc.types import Abort, Close, TaskSpec, Wait
 
 
@@ -433,3 +433,17 @@ def test_policy_errors_are_refused(act, message):
 def test_policy_timer_before_the_round_is_refused():
     with pytest.raises(InputError, match="timer must be at least 0"):
         Engine(Rule(timer=lambda v: -1.0), 1).open(0.0)
+
+
+def test_what_a_policy_held_back_is_surplus_once_the_engine_is_closed():
+    engine = Engine(LocallyAsync([[0, 1], [2]], period=1), 3)
+    tasks = issued(engine.open(0.0))
+    engine.handle(Arrived(tasks[0]), 1.0)
+    engine.open(1.0)
+    assert engine.handle(Arrived(tasks[1]), 2.0) == []  # its group has made its update
+    [close] = engine.handle(Arrived(tasks[2]), 3.0)
+    assert close.outcome.counts.outstanding == 1
+    engine.handle(Cancelled("closed"), 4.0)
+    counts = engine.counts
+    assert (counts.carried, counts.surplus, counts.outstanding) == (1, 1, 0)
+    assert counts.balanced

@@ -262,3 +262,14 @@ def test_hosts_decide_alike(name):
     real = run_virtually(run(AioHost(), sleeping))
     assert sum(kind == "Failed" for kind, *_ in virtual) > 0
     assert virtual == real
+
+
+@pytest.mark.parametrize("tau", [0, 2, None])
+def test_nodes_rest_after_their_last_round(tau):
+    policy = GossipReady(OnePeerExponential(6), tau, every=4, last=10)
+    engine, host = Engine(policy, 6), VirtualHost(Exponential(1.0), seed=3)
+    outcomes = list(host.simulate(engine, rounds=3))
+    rounds = [(a.task.slot, a.task.payload["round"]) for outcome in outcomes for a in outcome.arrivals]
+    assert sorted(rounds) == [(node, k) for node in range(6) for k in range(1, 11)]
+    assert outcomes[-1].counts.outstanding == 0
+    assert not engine.view.in_flight()

@@ -1,0 +1,138 @@
+"""Gradients at the model of a task's version, for trainings that keep tasks in flight while the model moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from serverless_gc.collect import Attempts, Collector
+from serverless_gc.engine import Completion, Counts, RoundOutcome
+from serverless_gc.jobs import Job
+from serverless_gc.observe import Report
+from serverless_gc.observe.timeline import spans_of
+from serverless_gc.operands import INLINE_OPERAND
+from serverless_gc.resources import Resources
+from serverless_gc.types import Array, TaskSpec
+from serverless_gc.wire import Task, pack_block
+
+__all__ = ["GradientTasks"]
+
+_Point: TypeAlias = tuple[int, int]  # version and row of a model
+
+
+class GradientTasks:
+    """Does tasks at the model of their version, through the session's invoker and store.
+
+    Parameters
+    ----------
+    res
+        The session's.
+    job
+        What a task computes at a point; its operand is not used.
+    row
+        Task to the row of the model at which it computes; None for the whole model.
+    """
+
+    def __init__(self, res: Resources, job: Job, row: Callable[[TaskSpec], int] | None = None) -> None:
+        self._res = res
+        self._job = job
+        self._row = row
+        self._number = next(res.rounds)
+        self._base = f"{res.prefix}/round/{self._number:07d}"
+        self._attempts = Attempts(
+            res.store, res.invoker, res.attempt_timeout, self._task, lambda *_: None, presign=res.presign
+        )
+        self._points: dict[_Point, tuple[Array, str]] = {}  # the model there, and its key if it is stored
+        self._users: Counter[_Point] = Counter()
+        self._over: list[str] = []  # objects that nobody needs any more
+        self._reported: Counter[str] = Counter()
+
+    async def run(self, task: TaskSpec, x: Array) -> Completion:
+        """Do one attempt."""
+        point = self._point(task)
+        self._users[point] += 1
+        try:
+            if point not in self._points:
+                await self._publish(point, x if self._row is None else x[point[1]])
+            value, stats = await self._attempts.run(task)
+            assert value is not None  # noqa: S101 - nothing stays in the store
+        finally:
+            self._users[point] -= 1
+        self._over.append(self._key(task))
+        code = self._job.code
+        messages = code.placement(task.slot)
+        collector = Collector(code, self._job.shape, self._job.dtype)
+        collector.file_all(messages, value)
+        return Completion(np.sum([collector.values[message] for message in messages], axis=0), stats=stats)
+
+    def _point(self, task: TaskSpec) -> _Point:
+        return task.version, 0 if self._row is None else self._row(task)
+
+    async def _publish(self, point: _Point, x: Array) -> None:
+        key = ""
+        if x.nbytes > INLINE_OPERAND:
+            key = f"{self._base}/model/{point[0]:07d}-{point[1]}"
+            await self._res.store.put(key, pack_block(x))
+        self._points[point] = (x, key)
+
+    def _key(self, task: TaskSpec) -> str:
+        return f"{self._base}/{task.task_id}"
+
+    def _task(self, spec: TaskSpec) -> Task:
+        job, res = self._job, self._res
+        x, key = self._points[self._point(spec)]
+        reply_bytes = job.shape[0] * job.dtype.itemsize * len(job.code.placement(spec.slot))
+        room = res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND
+        return Task(
+            run=res.run,
+            round=self._number,
+            task_id=spec.task_id,
+            slot=spec.slot,
+            attempt=spec.attempt,
+            kernel=job.kernel,
+            blocks=tuple(job.blocks(spec)),
+            result_key=self._key(spec),
+            store=res.store.url,
+            operand=None if key else x,
+            operand_key=key,
+            inline_limit=reply_bytes if reply_bytes <= room else 0,
+            cancel_key=f"{self._base}/cancel",
+            params=dict(job.params(spec)),
+        )
+
+    def report(self, counts: Counts, outcome: RoundOutcome | None = None) -> Report:
+        """Account for the tasks that ended; what they stored is deleted."""
+        idle = [point for point in self._points if not self._users[point]]
+        for point in idle[:-1]:
+            _, key = self._points.pop(point)
+            self._over += [key] if key else []
+        self._res.chore(self._res.store.delete(self._over))
+        self._over = []
+        so_far = Counter({**self._attempts.counts, "bytes_up": self._attempts.bytes_up})
+        new, self._reported = so_far - self._reported, so_far
+        reads, writes = self._res.store_requests()
+        code = self._job.code
+        return Report.of(
+            counts,
+            elapsed=0.0 if outcome is None else outcome.duration,
+            rounds=0 if outcome is None else 1,
+            awaited=counts.used,
+            code=code.name,
+            n_workers=code.n_workers,
+            k=code.k,
+            recovered=new["recovered"],
+            slow_downs=new["slow_downs"],
+            by_reference=new["by_reference"],
+            reads=reads + new["reads"],
+            writes=writes + new["writes"],
+            bytes_up=new["bytes_up"],
+            bytes_down=new["bytes_down"],
+            spans=() if outcome is None else tuple(spans_of(outcome.records, self._number)),
+        )
+
+    async def close(self) -> None:
+        """Tell workers that are still at it to stop."""
+        await self._res.store.put(f"{self._base}/cancel", b"")

@@ -8,7 +8,7 @@ import serverless_gc as sgc
 
 
 def test_completes_and_counts(problem):
-    faults = sgc.inject.Faults(slow_down=0.5, slow_down_seconds=0.3, seed=2)
+    faults = sgc.inject.Faults(slow_down=0.5, slow_down_seconds=1.0, seed=2)
     with sgc.Session(inject=faults) as s:
         data = s.encode(problem.X, problem.y, code="mds", n_workers=256, k=192)
         g, report = data.gradient(problem.w, with_report=True)

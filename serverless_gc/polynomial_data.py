@@ -7,6 +7,7 @@ Workers send ``X~.T (X~ w)`` of one coded block after the other, each as it is d
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
@@ -15,19 +16,35 @@ import numpy as np
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import Reduction
-from serverless_gc.encode import EncodedMatrix, Source, store_encoded
+from serverless_gc.encode import EncodedMatrix, Scan, Source, store_encoded
 from serverless_gc.errors import InputError
+from serverless_gc.holding import Holding
 from serverless_gc.jobs import normal_job
 from serverless_gc.least_squares import LeastSquares, target_moments
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
-from serverless_gc.resources import Owner
+from serverless_gc.resources import Location, Owner
 from serverless_gc.types import Array
 
-__all__ = ["PolynomialData", "encode_polynomial"]
+__all__ = ["PolynomialData", "StoredRows", "encode_polynomial"]
 
 
-class PolynomialData:
+@dataclass(eq=False, slots=True)
+class StoredRows:
+    """The coded rows of a data set, and where they are."""
+
+    owner: Owner
+    location: Location
+    matrix: EncodedMatrix
+
+    async def remove(self) -> None:
+        """Delete the stored blocks, or let them go if they are kept."""
+        if not self.location.name:
+            res = await self.owner.resources()
+            await res.store.delete(self.matrix.objects())
+
+
+class PolynomialData(Holding):
     """A data set for least-squares gradients by multi-message Lagrange coding, made by `Session.encode`.
 
     Every method has an ``_async`` twin with the same signature.
@@ -40,15 +57,18 @@ class PolynomialData:
         Shape of ``X``.
     """
 
-    def __init__(
-        self, owner: Owner, matrix: EncodedMatrix, code: LagrangeMultiMessage, moments: Array | None, squares: float
-    ) -> None:
-        self._owner = owner
-        self._matrix = matrix
+    def __init__(self, rows: StoredRows, code: LagrangeMultiMessage, moments: Array | None, squares: float) -> None:
+        self._holder = rows
+        self._matrix = rows.matrix
         self._moments = moments
         self._squares = squares
         self.code = code
         self.holders: WeakSet[Any] = WeakSet([self])
+
+    @property
+    def moments(self) -> tuple[Array | None, float]:
+        """``X.T y``, None without ``y``, and ``||y||**2``."""
+        return self._moments, self._squares
 
     @property
     def n_rows(self) -> int:
@@ -105,9 +125,9 @@ class PolynomialData:
         call = LeastSquares.checked(w, self.n_cols, self.n_rows, loss, l2, reduction)
         if self._moments is None:
             raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
-        res = await self._owner.resources()
+        res = await self.owner.resources()
         job = normal_job(self._matrix, self.code, call.w)
-        product, report = await run_round(res, job, lambda code: self._owner.policy_for(code, deadline))
+        product, report = await run_round(res, job, lambda code: self.owner.policy_for(code, deadline))
         value, gradient = call.finish(product, self._moments, self._squares)
         return (value, gradient, report) if with_report else (value, gradient)
 
@@ -124,24 +144,32 @@ class PolynomialData:
         _, gradient, report = await self.value_and_gradient_async(w, with_report=True, **options)
         return (gradient, report) if with_report else gradient
 
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored blocks now rather than when the session closes."""
-        res = await self._owner.resources()
-        await res.store.delete(self._matrix.objects())
-
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
-    close = blocking(close_async)
 
 
 async def encode_polynomial(
-    owner: Owner, source: Source, y: Array | None, code: LagrangeMultiMessage, name: str, dtype: np.dtype[Any]
+    owner: Owner,
+    source: Source,
+    y: Array | None,
+    code: LagrangeMultiMessage,
+    location: Location,
+    dtype: np.dtype[Any],
+    scanned: Scan,
 ) -> PolynomialData:
     """Store the coded rows, and compute what is needed of the targets."""
     if code.degree != 2:
         raise InputError(f"gradients of least squares need degree=2, got {code.degree}")
     res = await owner.resources()
     moments, squares = (None, 0.0) if y is None else await asyncio.to_thread(target_moments, source, y)
-    matrix = await store_encoded(source, code, res.store, f"{res.prefix}/data/{name}", dtype=dtype, limits=res.limits)
-    return PolynomialData(owner, matrix, code, moments, squares)
+    matrix = await store_encoded(
+        source,
+        code,
+        res.store,
+        location.prefix(res),
+        dtype=dtype,
+        scanned=scanned,
+        limits=res.limits,
+        resume=bool(location.name),
+    )
+    return PolynomialData(StoredRows(owner, location, matrix), code, moments, squares)

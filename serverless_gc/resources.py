@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from serverless_gc.codes.base import Code
 from serverless_gc.collect import Presign
+from serverless_gc.encode.kept import KEPT
 from serverless_gc.engine import Host
 from serverless_gc.errors import StoreError
 from serverless_gc.invoke.base import Invoker
@@ -21,7 +22,7 @@ from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
 from serverless_gc.types import Buffer, WaitPolicy
 
-__all__ = ["Owner", "Resources"]
+__all__ = ["Location", "Owner", "Resources"]
 
 _log = logging.getLogger(__name__)
 
@@ -105,6 +106,26 @@ class Resources:
                 f"{len(failed)} of {len(keys)} objects under {self.store.url} could not be deleted: {shown}. "
                 "Delete them with: serverless-gc clean"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a data set is stored: with its session's other objects, or under a name that outlives the session.
+
+    Attributes
+    ----------
+    key
+        Its name among the session's data sets.
+    name
+        The name that it keeps; empty for none.
+    """
+
+    key: str
+    name: str = ""
+
+    def prefix(self, res: Resources) -> str:
+        """Return what its keys begin with."""
+        return f"{KEPT}/{self.name}" if self.name else f"{res.prefix}/data/{self.key}"
 
 
 def _is_mark(key: str) -> bool:

@@ -1,13 +1,14 @@
 """What crosses the network: frames of a JSON header and raw arrays. NumPy and the standard library only."""
 
 from serverless_gc.wire.block import Block, CsrBlock, pack_block, unpack_block
-from serverless_gc.wire.frame import Frame, FrameError, pack, pack_parts, unpack
+from serverless_gc.wire.frame import STAMP_BYTES, Frame, FrameError, pack, pack_parts, stamp, unpack
 from serverless_gc.wire.reply import Reply, mismatch
 from serverless_gc.wire.task import Task
 from serverless_gc.wire.version import PROTOCOL
 
 __all__ = [
     "PROTOCOL",
+    "STAMP_BYTES",
     "Block",
     "CsrBlock",
     "Frame",
@@ -18,6 +19,7 @@ __all__ = [
     "pack",
     "pack_block",
     "pack_parts",
+    "stamp",
     "unpack",
     "unpack_block",
 ]

@@ -265,6 +265,7 @@ async def _publish(res: Resources, job: Job) -> _Round:
         uploaded = sum(memoryview(part).nbytes for part in parts)
         await res.store.put(operand_key, parts)
     collector = Collector(job.code, job.shape, job.dtype)
+    alive_key = await res.alive()
 
     def make_task(spec: TaskSpec) -> Task:
         n_messages = len(job.code.placement(spec.slot))
@@ -284,6 +285,7 @@ async def _publish(res: Resources, job: Job) -> _Round:
             operand_key=operand_key,
             inline_limit=reply_bytes if reply_bytes <= inline_reply and not job.stays(spec.slot) else 0,
             cancel_key=f"{base}/cancel",
+            alive_key=alive_key,
             params={**job.params(spec), **({"publish": job.publish, "n_messages": n_messages} if job.publish else {})},
         )
 

@@ -24,6 +24,10 @@ from serverless_gc.types import Buffer, WaitPolicy
 
 __all__ = ["Location", "Owner", "Resources"]
 
+ALIVE = "alive"
+RENEWED = 43200.0
+"""Seconds for which one mark of a run that is there is used."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +54,16 @@ class Resources:
     _cleared: float = 0.0
     presign: Presign | None = None
     once: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+    _begun: float = field(default_factory=time.monotonic)
+
+    async def alive(self) -> str:
+        """Return the key of an object that says that the run is there; a task that took long looks for it.
+
+        A new one is stored twice a day, for a bucket's lifecycle rule may delete what is older than a day.
+        """
+        key = f"{self.prefix}/{ALIVE}/{int((time.monotonic() - self._begun) / RENEWED):04d}"
+        await self.put_once(key, (b"",))
+        return key
 
     async def put_once(self, key: str, data: Sequence[Buffer]) -> None:
         """Store an object whose key is named by its content, unless this run has stored it already."""
@@ -97,7 +111,9 @@ class Resources:
         self._late = {late: t for late, t in self._late.items() if now - t < self.attempt_timeout}
 
     async def sweep(self) -> None:
-        """Delete every object of the run."""
+        """Delete every object of the run; first what says that it is there, so that functions store nothing more."""
+        marks = [key for key in self.once if key.startswith(f"{self.prefix}/{ALIVE}/")]
+        await self.store.delete(marks)
         keys = [info.key async for info in self.store.list(f"{self.prefix}/")]
         failed = await self.store.delete(keys)
         if failed:

@@ -163,6 +163,7 @@ class _Work:
         self._users: Counter[int] = Counter()
         self._over: list[str] = []  # objects that nobody needs any more
         self._reported = (0, 0)
+        self._alive = ""
 
     async def run(self, task: TaskSpec, x: Array) -> Completion:
         """Do one attempt."""
@@ -187,6 +188,7 @@ class _Work:
         if x.nbytes > INLINE_OPERAND:
             key = f"{self._base}/model/{version:07d}"
             await self._res.store.put(key, pack_block(x))
+        self._alive = await self._res.alive()
         self._points[version] = (x, key)
 
     def _key(self, task: TaskSpec) -> str:
@@ -211,6 +213,7 @@ class _Work:
             operand_key=key,
             inline_limit=reply_bytes if reply_bytes <= room else 0,
             cancel_key=f"{self._base}/cancel",
+            alive_key=self._alive,
             params=dict(job.params(spec)),
         )
 

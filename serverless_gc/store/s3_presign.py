@@ -13,8 +13,8 @@ __all__ = ["with_urls"]
 async def with_urls(store: S3Store, task: Task, *, expires: int) -> Task:
     """Return the task with a presigned URL for each request that a worker makes for it.
 
-    It may read the task's blocks, operand and result and the results that it combines, look for the cancel mark, and
-    write the result once; partial results likewise, if the task has any.
+    It may read the task's blocks, operand and result and the results that it combines, look for the marks of its
+    round and run, and write the result once; partial results likewise, if the task has any.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ async def with_urls(store: S3Store, task: Task, *, expires: int) -> Task:
     """
     parts = task.part_keys()
     wanted = [("GET", key) for key in (*task.blocks, *task.results, task.operand_key, task.result_key, *parts) if key]
-    wanted += [("HEAD", task.cancel_key)] if task.cancel_key else []
+    wanted += [("HEAD", key) for key in (task.cancel_key, task.alive_key) if key]
     wanted += [("PUT", key) for key in (task.result_key, *parts) if key]
     urls = await store.presign(wanted, expires=expires)
     return replace(task, urls={f"{method} {key}": url for (method, key), url in zip(wanted, urls, strict=True)})

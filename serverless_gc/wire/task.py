@@ -40,6 +40,9 @@ class Task:
         Store keys of results of the same round that other tasks stored; the kernel gets their values behind the blocks.
     cancel_key
         If an object exists under this key the worker stops before computing; empty to skip the check.
+    alive_key
+        An object that exists as long as the run does: a task that has taken long stores nothing without it, for nobody
+        would delete that any more. Empty to skip the check.
     params
         Parameters of the kernel, JSON types. ``"publish"``: after so many messages each the worker stores the new ones,
         see `part_key`, and looks for the cancel mark; absent or 0 for no partial results. ``"n_messages"``: how many
@@ -67,6 +70,7 @@ class Task:
     protocol: int = PROTOCOL
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     results: tuple[str, ...] = ()
+    alive_key: str = ""
 
     def part_key(self, first: int) -> str:
         """Store key of the partial result that begins with the task's message ``first``."""
@@ -98,6 +102,8 @@ class Task:
         }
         if self.results:
             head["results"] = self.results
+        if self.alive_key:
+            head["alive_key"] = self.alive_key
         if self.urls:
             head["urls"] = dict(self.urls)
         return pack_parts(head, () if self.operand is None else (self.operand,))
@@ -141,4 +147,5 @@ class Task:
             protocol=h["protocol"],
             urls=h.get("urls", {}),
             results=tuple(h.get("results", ())),
+            alive_key=h.get("alive_key", ""),
         )

@@ -237,6 +237,14 @@ def test_a_function_without_its_layer_says_so(unpacked):
     assert numpy == "False"
 
 
+def test_the_package_is_small_enough_to_be_fetched_quickly(tmp_path):
+    """Well below Lambda's 50 and 250 MB: what a cold start downloads."""
+    for arch in ("arm64", "x86_64"):
+        archive = build_bundle(tmp_path, python=PYTHONS[0], arch=arch).function
+        assert archive.zipped_bytes < 15.5e6
+        assert archive.unzipped_bytes < 60e6
+
+
 TIMED = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 
 

@@ -37,8 +37,13 @@ def clean(
             return chosen, None if dry_run or not chosen else await sweep(store, chosen)
 
         chosen, done = background.run(look_and_delete())
+        kept = [each.name for each in kept_sets(store)]
+    if kept:
+        console.print(
+            f"{counted(len(kept), 'kept data set')} not looked at: {', '.join(kept)} (serverless-gc data list)"
+        )
     if not chosen:
-        console.print(f"Nothing in {where} is older than {older_than}.")
+        console.print(f"No run in {where} last wrote {older_than} ago or before: nothing to delete.")
         return
     for found in chosen:
         console.print(

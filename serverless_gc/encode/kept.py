@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from serverless_gc.codes.base import manifest_to_bytes
 from serverless_gc.encode.documents import read_document, write_document
 from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound, StoreError
@@ -226,7 +228,7 @@ def describe(identity: Mapping[str, Any]) -> str:
     rows, columns = identity["shape"]
     code = identity["code"]
     return (
-        f"{rows:,} x {columns:,} {identity['dtype']}, {code['code']} with {code['n_workers']} workers and "
+        f"{rows:,} x {columns:,} {np.dtype(identity['dtype'])}, {code['code']} with {code['n_workers']} workers and "
         f"k = {code['k']}, fingerprint {identity['fingerprint'][:12]}"
     )
 

@@ -46,7 +46,7 @@ def test_they_are_listed_with_what_they_are_and_whether_they_are_whole(cloud, ke
     said = cloud.run("data", "list").output
     flights, about, half, _ = said.splitlines()
     assert flights.split()[:3] == ["flights", "16", "objects"]
-    assert "60 x 4 <f8, mds with 6 workers and k = 4, fingerprint" in about
+    assert "60 x 4 float64, mds with 6 workers and k = 4, fingerprint" in about
     assert half.split()[0] == "half"
     assert half.endswith("not stored to the end")
     status = cloud.run("status").output
@@ -57,7 +57,9 @@ def test_they_are_listed_with_what_they_are_and_whether_they_are_whole(cloud, ke
 
 def test_cleaning_takes_what_runs_left_and_nothing_that_is_kept(cloud, kept):
     before = keys(cloud, kept)
-    assert "Deleted 1 object of 1 run" in cloud.run("clean", "--older-than", "0s").output
+    said = cloud.run("clean", "--older-than", "0s").output
+    assert "Deleted 1 object of 1 run" in said
+    assert "2 kept data sets not looked at: flights, half" in said
     assert keys(cloud, kept) == before - {"sgc/runs/killed/data/1"}
 
 

@@ -19,7 +19,7 @@ from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, array_digest, as_source, load_encoded, load_parts, scan
 from serverless_gc.encode.encoded import manifest_key
-from serverless_gc.encode.kept import KEPT, begin_kept, check_name, finish_kept, read_kept
+from serverless_gc.encode.kept import KEPT, begin_kept, check_name, delete_kept, finish_kept, read_kept
 from serverless_gc.encoded_data import EncodedData, Moments, encode_rows, read_whole
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_data import GradientData
@@ -114,8 +114,15 @@ class DataSets:
         if not name:
             return await self._encode(checked)
         store = (await self._owner.resources()).store
-        await begin_kept(store, name, checked.identity)
-        data = await self._encode(checked)
+        free = await begin_kept(store, name, checked.identity)
+        if free:  # whatever this session knows under the name, somebody else has deleted
+            await self.let_go(name)
+        try:
+            data = await self._encode(checked)
+        except InputError:  # of a kind that shows only now; what it would have become is told by the name alone
+            if free:
+                await delete_kept(store, name)
+            raise
         if isinstance(data, GradientData):
             await data.store_labels()
         await finish_kept(store, name, checked.identity, _extra(data))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,6 @@ from serverless_gc.codes.base import manifest_to_bytes
 from serverless_gc.encode.documents import read_document, write_document
 from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound, StoreError
 from serverless_gc.store.base import ObjectInfo, Store
-from serverless_gc.wire.frame import FORMAT_VERSION
 
 __all__ = [
     "KEPT",
@@ -88,7 +86,7 @@ def check_name(name: Any) -> str:
     return name
 
 
-async def begin_kept(store: Store, name: str, identity: Mapping[str, Any]) -> None:
+async def begin_kept(store: Store, name: str, identity: Mapping[str, Any]) -> bool:
     """Take a name for a data set, or go on with the same data set under it.
 
     Parameters
@@ -99,6 +97,11 @@ async def begin_kept(store: Store, name: str, identity: Mapping[str, Any]) -> No
         Its name.
     identity
         What it is: JSON types and arrays.
+
+    Returns
+    -------
+    bool
+        Whether the name was free.
 
     Raises
     ------
@@ -113,10 +116,10 @@ async def begin_kept(store: Store, name: str, identity: Mapping[str, Any]) -> No
             there = await _read(store, name, "begun")
         except ObjectNotFound:
             if await write_document(store, key, _document(identity), if_absent=True):
-                return
+                return True
             continue
         _check_same(name, identity, there["identity"])
-        return
+        return False
     raise StoreError(f"the name {name!r} is being taken and given up by others; try again", key=key)
 
 
@@ -201,10 +204,8 @@ def _document(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "kind": _KIND,
         "version": _VERSION,
-        # Not imported: the package's own module names all others.
+        # For who looks into it by hand. Not imported: the package's own module names all others.
         "package": sys.modules[__package__.partition(".")[0]].__version__,
-        "frames": FORMAT_VERSION,
-        "made": time.time(),
         "identity": dict(identity),
     }
 

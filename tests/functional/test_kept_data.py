@@ -243,6 +243,19 @@ def test_labels_of_a_kept_set_are_kept_and_weights_are_not(memory):
     assert set(keys_of(memory, "kept/")) > kept
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_lets_go_of_what_is_kept(memory, kind):
+    X, y, _ = problem()
+    with sgc.Session(store=memory) as s:
+        data = s.encode(X, y, name="numbers", **KINDS[kind])
+        before = keys_of(memory)
+        data.close()
+        assert keys_of(memory) == before
+        data = s.encode(X, y, name="numbers", **KINDS[kind])
+        data.delete()
+        assert keys_of(memory) == []
+
+
 def test_closing_lets_go_and_deleting_deletes(memory):
     X, y, w = problem()
     with sgc.Session(store=memory) as s:

@@ -27,7 +27,7 @@ from serverless_gc.errors import ConfigError, InputError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke import LocalInvoker, ProcessInvoker, RetryingInvoker, SimulatedInvoker, inject
 from serverless_gc.invoke.base import Invoker
-from serverless_gc.limits import Limits
+from serverless_gc.limits import ACCOUNT_CONCURRENCY, Limits
 from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats, StoreWrapper
 from serverless_gc.store.base import Store
 from serverless_gc.store.s3_presign import with_urls
@@ -140,7 +140,7 @@ def _invoker(name: str, store: Store, limits: Limits, settings: dict[str, Any], 
     return LambdaInvoker(
         settings["function"],
         region=settings["region"],
-        concurrency=settings["concurrency"] or 1000,
+        concurrency=settings["concurrency"] or ACCOUNT_CONCURRENCY,
         limits=limits,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 from weakref import WeakSet
@@ -20,13 +21,14 @@ from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
 from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encoded
 from serverless_gc.errors import InputError, ServerlessGCError
+from serverless_gc.holding import Holding
 from serverless_gc.jobs import product_job
 from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.one_round import OneRound, OnUndecodable
 from serverless_gc.pipeline import run_round
 from serverless_gc.prepare import check_number, check_operand, find_loss
-from serverless_gc.resources import Owner
+from serverless_gc.resources import Location, Owner
 from serverless_gc.strategy import LARGEST_GRAM, Choice, Strategy, check_strategy
 from serverless_gc.types import Array
 from serverless_gc.worker import losses
@@ -40,26 +42,36 @@ KEPT_MOMENTS = 8
 
 
 class EncodedPair:
-    """The two encodings of one matrix, each made when first needed and only once."""
+    """The two encodings of one matrix, each made when first needed and only once.
+
+    ``content`` is the matrix, or of a kept set whose matrix is not here the encodings that are stored, by axis.
+    """
 
     def __init__(
-        self, owner: Owner, source: Source, code: Code, key: str, dtype: np.dtype[Any], fingerprint: str
+        self,
+        owner: Owner,
+        content: Source | Mapping[int, EncodedMatrix],
+        code: Code,
+        location: Location,
+        dtype: np.dtype[Any],
+        fingerprint: str,
     ) -> None:
         self.owner = owner
-        self.shape = source.shape
         self.code = code
-        self.key = key
+        self.location = location
         self.dtype = dtype
         self.fingerprint = fingerprint
-        self._source: Source | None = source
+        self._source: Source | None = content if isinstance(content, Source) else None
+        self._made: dict[int, EncodedMatrix] = {} if isinstance(content, Source) else dict(content)
+        about = content if isinstance(content, Source) else content[0]
+        self.shape: tuple[int, int] = about.shape
         self.holders: WeakSet[PairData] = WeakSet()
-        self._made: dict[int, EncodedMatrix] = {}
         self._unreported = Report(rounds=0)
         self._locks = (asyncio.Lock(), asyncio.Lock())
         self.moments: dict[bytes, Array] = {}
         self.moments_lock = asyncio.Lock()
-        self.one_round = OneRound(owner, source, code, dtype, fingerprint, key, lambda: self.matrix(0))
-        if source.sparse or source.shape[1] > LARGEST_GRAM:
+        self.one_round = OneRound(owner, about, code, dtype, fingerprint, location.key, lambda: self.matrix(0))
+        if about.sparse or self.shape[1] > LARGEST_GRAM:
             self.one_round.release()
 
     async def matrix(self, axis: Literal[0, 1], scanned: Scan | None = None) -> EncodedMatrix:
@@ -73,8 +85,13 @@ class EncodedPair:
         async with self._locks[axis]:
             if axis not in self._made:
                 source = self._source
+                if source is None and self._made:
+                    raise InputError(
+                        f"the kept data set {self.location.name!r} has the rows of X only, and products with X.T need "
+                        "its columns too: encode it once more with y and the same name"
+                    )
                 if source is None:
-                    raise ServerlessGCError("the blocks of this data set were deleted; encode it again")
+                    raise ServerlessGCError("the blocks of this data set were let go or deleted; encode it again")
                 if scanned is None:
                     scanned = await asyncio.to_thread(scan, source)
                 if scanned.fingerprint != self.fingerprint:
@@ -92,17 +109,18 @@ class EncodedPair:
             source,
             self.code,
             res.store,
-            f"{res.prefix}/data/{self.key}",
+            self.location.prefix(res),
             axis=axis,
             dtype=self.dtype,
             scanned=scanned,
             limits=res.limits,
             on_progress=res.progress.on_encode if res.progress else None,
+            resume=bool(self.location.name),
         )
         self._unreported = self._unreported.merge(
             Report(
                 rounds=0,
-                bytes_up=made.nbytes if made.uploaded else 0,
+                bytes_up=made.sent,
                 encode_seconds=time.perf_counter() - start,
                 slow_downs=(res.store_stats.slow_downs if res.store_stats else 0) - slow_downs,
             )
@@ -120,7 +138,7 @@ class EncodedPair:
 
     @property
     def removed(self) -> bool:
-        """Whether its blocks were deleted for good."""
+        """Whether its blocks were deleted, or let go, for good."""
         return self._source is None and not self._made
 
     def release(self) -> None:
@@ -129,19 +147,20 @@ class EncodedPair:
         self.one_round.release()
 
     async def remove(self) -> None:
-        """Delete the stored blocks."""
+        """Delete the stored blocks, or let them go if they are kept."""
         res = await self.owner.resources()
         made, self._made, self._source = self._made, {}, None
-        for encoded in made.values():
-            await res.store.delete(encoded.objects())
+        if not self.location.name:
+            for encoded in made.values():
+                await res.store.delete(encoded.objects())
         await self.one_round.remove()
 
 
-class PairData(Differentiable):
+class PairData(Holding, Differentiable):
     """What data sets on an `EncodedPair` have in common; ``y`` are their targets or labels, or None."""
 
     def __init__(self, pair: EncodedPair, y: Array | None, publish: int | None = None) -> None:
-        self._pair = pair
+        self._pair = self._holder = pair
         self._publish = publish
         self.y = y
         pair.holders.add(self)
@@ -167,24 +186,12 @@ class PairData(Differentiable):
         return self._pair.stored_nnz
 
     @property
-    def owner(self) -> Owner:
-        """The session."""
-        return self._pair.owner
-
-    @property
     def fingerprint(self) -> str:
         """Name of the content of ``X``: equal content, equal name."""
         return self._pair.fingerprint[:16]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_rows} x {self.n_cols}, {self.code!r})"
-
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored blocks now rather than when the session closes."""
-        await self._pair.remove()
-
-    close = blocking(close_async)
 
 
 class CodedData(PairData):

@@ -23,6 +23,7 @@ from serverless_gc.codes.received import receive
 from serverless_gc.data import Reduction
 from serverless_gc.encode import Source, StoredParts, as_source
 from serverless_gc.errors import InputError
+from serverless_gc.holding import Holding
 from serverless_gc.jobs import Job
 from serverless_gc.least_squares import LeastSquares
 from serverless_gc.objective import Differentiable
@@ -31,10 +32,10 @@ from serverless_gc.optim.encoded import AskGradients, AskNorms, AskSteps, Iterat
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import FirstK
-from serverless_gc.resources import Owner
+from serverless_gc.resources import Location, Owner
 from serverless_gc.types import Array, FloatArray
 
-__all__ = ["EncodedData", "encode_columns", "encode_rows", "read_whole", "run_iteration", "steps_of"]
+__all__ = ["EncodedData", "Moments", "encode_columns", "encode_rows", "read_whole", "run_iteration", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class _Each(LinearGradientCode):
         return np.stack([got.values[i] for i in got.ids]), Certificate("copy", used=got.ids)
 
 
-class EncodedData(Differentiable):
+class EncodedData(Holding, Differentiable):
     """A data set encoded for optimization without decoding, made by `Session.encode` with ``code="encoded"``.
 
     Every method has an ``_async`` twin with the same signature.
@@ -74,11 +75,16 @@ class EncodedData(Differentiable):
     """
 
     def __init__(self, parts: PartitionedMatrix, code: EncodedCode, frame: Frame, moments: Moments | None) -> None:
-        self._parts = parts
+        self._parts = self._holder = parts
         self._moments = moments
         self.code = code
         self.frame = frame
         parts.holders.add(self)
+
+    @property
+    def moments(self) -> Moments | None:
+        """What stays of the targets; None without ``y``."""
+        return self._moments
 
     @property
     def n_rows(self) -> int:
@@ -91,14 +97,9 @@ class EncodedData(Differentiable):
         return int(self._parts.shape[1])
 
     @property
-    def owner(self) -> Owner:
-        """The session."""
-        return self._parts.owner
-
-    @property
     def fingerprint(self) -> str:
         """Name of the content of ``X``: equal content, equal name."""
-        return self._parts.key.partition("-")[0]
+        return self._parts.location.key.partition("-")[0]
 
     def __repr__(self) -> str:
         return f"EncodedData({self.n_rows} x {self.n_cols}, {self.code!r})"
@@ -188,14 +189,8 @@ class EncodedData(Differentiable):
         products, report = await _ask(self._parts.owner, stored, "normal", w, w.shape, awaited, deadline)
         return products, self._parts.reported(report)
 
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored parts now rather than when the session closes."""
-        await self._parts.remove()
-
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
-    close = blocking(close_async)
 
 
 def read_whole(source: Source) -> FloatArray:
@@ -214,14 +209,14 @@ def read_whole(source: Source) -> FloatArray:
 
 
 async def encode_rows(
-    owner: Owner, X: FloatArray, y: Array | None, code: EncodedCode, name: str, dtype: np.dtype[Any]
+    owner: Owner, X: FloatArray, y: Array | None, code: EncodedCode, location: Location, dtype: np.dtype[Any]
 ) -> EncodedData:
     """Mix the rows of ``X`` by the code's frame and store the workers' parts."""
     if y is not None and y.ndim != 1:
         raise InputError(f"y must have shape ({len(X)},) for encoded optimization, got {y.shape}")
     frame = code.frame_for(len(X))
     coded = await asyncio.to_thread(lambda: frame.encode(X) / math.sqrt(frame.beta))
-    parts = PartitionedMatrix(owner, as_source(coded), code.k, name, dtype)
+    parts = PartitionedMatrix(owner, as_source(coded), code.k, location, dtype)
     stored = await parts.parts()
     moments = None
     if y is not None:
@@ -240,7 +235,7 @@ async def encode_columns(
     """Mix the columns of ``X`` and store ``(X S_i.T).T`` for each worker; also return the ``S_i``."""
     frame = code.frame_for(X.shape[1])
     coded = await asyncio.to_thread(lambda: frame.matrix @ X.T)
-    parts = PartitionedMatrix(owner, as_source(coded), code.k, name, np.dtype(float))
+    parts = PartitionedMatrix(owner, as_source(coded), code.k, Location(name), np.dtype(float))
     stored = await parts.parts()
     ranges = [stored.parts.range(i) for i in range(code.k)]
     return parts, {i: frame.matrix[lo:hi] for i, (lo, hi) in enumerate(ranges) if lo < hi}

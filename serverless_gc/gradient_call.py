@@ -19,7 +19,7 @@ from serverless_gc.errors import InputError
 from serverless_gc.jobs import Job, Layout, PartLoss, gradient_job
 from serverless_gc.lateness import late_workers, regrouped
 from serverless_gc.observe import Report
-from serverless_gc.partitioned import PartitionedMatrix
+from serverless_gc.partitioned import LABELS, PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import approximate_policy
 from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
@@ -221,7 +221,7 @@ class GradientCall:
         data, matrix = self.data, self.matrix
         loss = await self._sent(await matrix.owner.resources())
         async with AsyncExitStack() as stack:
-            given = [(data.y, "y"), (self.weights, "sample_weight")]
+            given = [(data.y, LABELS), (self.weights, "sample_weight")]
             yield [await stack.enter_async_context(matrix.column(v, name)) for v, name in given if v is not None], loss
 
     async def run(self, *, value: bool) -> tuple[float, Array, Report]:

@@ -16,17 +16,17 @@ from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
+from serverless_gc.holding import Holding
 from serverless_gc.jobs import Job, Layout, StoredObjective
 from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
-from serverless_gc.partitioned import PartitionedMatrix
-from serverless_gc.resources import Owner
+from serverless_gc.partitioned import LABELS, PartitionedMatrix
 from serverless_gc.types import Array
 
 __all__ = ["GradientData", "OnUndecodable"]
 
 
-class GradientData(Differentiable):
+class GradientData(Holding, Differentiable):
     """A data set partitioned for a gradient code, made by `Session.encode`.
 
     It has the face of `CodedData`: every method has an ``_async`` twin with the same signature. Products are what it
@@ -41,7 +41,7 @@ class GradientData(Differentiable):
     """
 
     def __init__(self, matrix: PartitionedMatrix, code: SumCode, y: Array | None) -> None:
-        self._matrix = matrix
+        self._matrix = self._holder = matrix
         self._code = code
         self._layout: Layout | None = None
         self.y = y
@@ -68,14 +68,9 @@ class GradientData(Differentiable):
         return self._matrix.stored_nnz
 
     @property
-    def owner(self) -> Owner:
-        """The session."""
-        return self._matrix.owner
-
-    @property
     def fingerprint(self) -> str:
         """Name of the content of ``X``: equal content, equal name."""
-        return self._matrix.key.partition("-")[0]
+        return self._matrix.location.key.partition("-")[0]
 
     def __repr__(self) -> str:
         return f"GradientData({self.n_rows} x {self.n_cols}, {self.code!r})"
@@ -103,6 +98,12 @@ class GradientData(Differentiable):
         if layout is None or layout.matrix is not parts or layout.code is not code:
             layout = self._layout = await asyncio.to_thread(Layout.of, code, parts)
         return layout
+
+    async def store_labels(self) -> None:
+        """Store the labels now rather than with the first gradient."""
+        if self.y is not None:
+            async with self._matrix.column(self.y, LABELS):
+                pass
 
     # -- losses --------------------------------------------------------------------------------------
 
@@ -274,13 +275,7 @@ class GradientData(Differentiable):
         """Add what storing the data has cost to the report of the first call that used them."""
         return self._matrix.reported(report)
 
-    @homed
-    async def close_async(self) -> None:
-        """Delete the stored partitions now rather than when the session closes."""
-        await self._matrix.remove()
-
     matvec = blocking(matvec_async)
     rmatvec = blocking(rmatvec_async)
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
-    close = blocking(close_async)

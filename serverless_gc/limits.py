@@ -10,10 +10,65 @@ from dataclasses import dataclass
 
 from serverless_gc.errors import InputError
 
-__all__ = ["AS_OF", "DEFAULT_LIMITS", "Limits"]
+__all__ = [
+    "ACCOUNT_CONCURRENCY",
+    "AS_OF",
+    "DEFAULT_LIMITS",
+    "KEY_BYTES",
+    "MB_PER_VCPU",
+    "NEW_ACCOUNT_CONCURRENCY",
+    "NEW_ACCOUNT_MB",
+    "PRESIGNED_SECONDS",
+    "SOURCES",
+    "Limits",
+]
 
 AS_OF = "2026-11"
 """Month in which the table was last compared with the services' documentation."""
+
+_LAMBDA = "https://docs.aws.amazon.com/lambda/latest/dg/"
+_S3 = "https://docs.aws.amazon.com/AmazonS3/latest/userguide/"
+
+MB_PER_VCPU = 1769
+"""Memory of a function that comes with one processor."""
+
+NEW_ACCOUNT_MB = 3008
+"""Largest memory of a function in an account that has used little so far."""
+
+ACCOUNT_CONCURRENCY = 1000
+"""Functions that an account runs at once in a region, unless it asked for more."""
+
+NEW_ACCOUNT_CONCURRENCY = 10
+"""The same of an account that has used little so far."""
+
+KEY_BYTES = 1024
+"""Longest key of an S3 object, in UTF-8."""
+
+PRESIGNED_SECONDS = 7 * 24 * 3600
+"""Longest validity of a URL signed by Signature Version 4."""
+
+SOURCES = {
+    "request_bytes": _LAMBDA + "gettingstarted-limits.html (invocation payload, synchronous)",
+    "reply_bytes": _LAMBDA + "gettingstarted-limits.html (invocation payload, synchronous)",
+    "event_bytes": _LAMBDA + "gettingstarted-limits.html (invocation payload, asynchronous)",
+    "function_timeout": _LAMBDA + "gettingstarted-limits.html (function timeout)",
+    "function_bytes": _LAMBDA + "gettingstarted-limits.html (function memory allocation)",
+    "code_zip_bytes": _LAMBDA + "gettingstarted-limits.html (deployment package, zipped)",
+    "code_bytes": _LAMBDA + "gettingstarted-limits.html (deployment package, unzipped, with layers)",
+    "object_bytes": _S3 + "upload-objects.html (a single PUT)",
+    "delete_batch": "https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html",
+    "multipart_bytes": _S3 + "mpuoverview.html (advised from 100 MB on)",
+    "part_bytes": _S3
+    + "optimizing-performance-design-patterns.html (ranges of 8 or 16 MB); at least 5 MiB: qfacts.html",
+    "upload_parts": _S3 + "qfacts.html",
+    "MB_PER_VCPU": _LAMBDA + "configuration-memory.html",
+    "NEW_ACCOUNT_MB": _LAMBDA + "gettingstarted-limits.html (new accounts have reduced memory quotas)",
+    "ACCOUNT_CONCURRENCY": _LAMBDA + "gettingstarted-limits.html (concurrent executions)",
+    "NEW_ACCOUNT_CONCURRENCY": _LAMBDA + "gettingstarted-limits.html (new accounts have reduced concurrency quotas)",
+    "KEY_BYTES": _S3 + "object-keys.html",
+    "PRESIGNED_SECONDS": _S3 + "using-presigned-url.html",
+}
+"""Where each figure is documented, as of `AS_OF`; what new accounts get is what such accounts report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +94,14 @@ class Limits:
     code_zip_bytes
         Largest deployment package that is uploaded to Lambda directly, zipped; larger ones go through S3.
     code_bytes
-        Largest function with all its layers, unzipped. Both from
-        https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html, 2026-11.
+        Largest function with all its layers, unzipped.
     multipart_bytes
-        Objects above it are written to S3 in parts and read by ranges, several at once. The S3 user guide ("Uploading
-        and copying objects using multipart upload", 2026-11) suggests parts from 100 MB on; below that the objects of
-        one round keep the network busy side by side.
+        Objects above it are written to S3 in parts and read by ranges, several at once. S3's guide suggests parts from
+        100 MB on; below that the objects of one round keep the network busy side by side.
     part_bytes
-        Bytes of one part or range; S3 takes parts from 5 MiB on. "Performance design patterns for Amazon S3"
-        (2026-11) calls ranges of 8 or 16 MB typical, at 85 to 90 MB/s for each connection.
+        Bytes of one part or range; S3 takes parts from 5 MiB on. At 8 to 16 MB a connection reaches 85 to 90 MB/s.
     upload_parts
-        Most parts of one upload ("Amazon S3 multipart upload limits", 2026-11).
+        Most parts of one upload.
     """
 
     request_bytes: int = 6 * 2**20

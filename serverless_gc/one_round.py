@@ -44,8 +44,8 @@ class OneRound:
     ----------
     owner
         The session.
-    source
-        The matrix.
+    content
+        The matrix, or an encoding of it if it is not here.
     code, dtype, fingerprint
         Of its encoding.
     prefix
@@ -57,7 +57,7 @@ class OneRound:
     def __init__(
         self,
         owner: Owner,
-        source: Source,
+        content: Source | EncodedMatrix,
         code: Code,
         dtype: np.dtype[Any],
         fingerprint: str,
@@ -65,8 +65,8 @@ class OneRound:
         rows: RowsOf,
     ) -> None:
         self._owner = owner
-        self._source: Source | None = source
-        self._shape, self._sparse = source.shape, source.sparse
+        self._source: Source | None = content if isinstance(content, Source) else None
+        self._shape, self._sparse = content.shape, content.sparse
         self._code = code
         self._dtype = dtype
         self._fingerprint = fingerprint
@@ -126,8 +126,9 @@ class OneRound:
             if self._changed:
                 raise InputError("X was changed in place after session.encode(X); encode it again")
             raise InputError(
-                f"strategy='gram' needs the matrix itself, which is kept only if it is dense and has at most "
-                f"{LARGEST_GRAM} columns; here it has {self._shape[1]}{', and is sparse' if self._sparse else ''}"
+                f"strategy='gram' needs the matrix itself, which is there only after session.encode (not after "
+                f"session.open), if it is dense and has at most {LARGEST_GRAM} columns; here it has {self._shape[1]}"
+                f"{', and is sparse' if self._sparse else ''}"
             )
 
     def _report(self, cost: Report) -> None:

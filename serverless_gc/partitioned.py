@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
 
@@ -17,10 +17,13 @@ import numpy as np
 from serverless_gc.encode import Source, StoredParts, array_digest, store_array_parts, store_parts
 from serverless_gc.errors import ServerlessGCError
 from serverless_gc.observe import Report
-from serverless_gc.resources import Owner, Resources
+from serverless_gc.resources import Location, Owner, Resources
 from serverless_gc.types import Array
 
-__all__ = ["PartitionedMatrix"]
+__all__ = ["LABELS", "PartitionedMatrix"]
+
+LABELS = "y"
+"""What the column of labels is called."""
 
 _KEPT_COLUMNS = 4
 """Labels and row weights that nobody uses at the moment and that are kept for the next call."""
@@ -28,25 +31,36 @@ _KEPT_COLUMNS = 4
 
 @dataclass(eq=False, slots=True)
 class _Column:
-    """Labels or row weights, stored beside the matrix."""
+    """Labels or row weights, stored beside the matrix; kept ones stay."""
 
     stored: StoredParts
+    kept: bool
     users: int = 0
 
 
 class PartitionedMatrix:
-    """One matrix in ``k`` stored partitions, and the labels and weights that came with it, each stored once."""
+    """One matrix in ``k`` stored partitions, and the labels and weights that came with it, each stored once.
 
-    def __init__(self, owner: Owner, source: Source, k: int, key: str, dtype: np.dtype[Any]) -> None:
+    ``content`` is the matrix, or what is stored of one that is kept. Labels of a kept set are kept with it, weights are
+    not: they may be others in each call.
+    """
+
+    def __init__(
+        self, owner: Owner, content: Source | StoredParts, k: int, location: Location, dtype: np.dtype[Any]
+    ) -> None:
         self.owner = owner
-        self.shape = source.shape
         self.k = k
-        self.key = key
+        self.location = location
         self.dtype = dtype
-        self.complex = source.dtype.kind == "c"
-        self._source: Source | None = source
-        self.holders: WeakSet[Any] = WeakSet()
+        self.complex = content.dtype.kind == "c"
+        self._source: Source | None = None
         self._stored: StoredParts | None = None
+        self.shape: tuple[int, int]
+        if isinstance(content, Source):
+            self._source, self.shape = content, content.shape
+        else:
+            self._stored, self.shape = content, (content.parts.m, content.row_shape[0])
+        self.holders: WeakSet[Any] = WeakSet()
         self._columns: OrderedDict[str, _Column] = OrderedDict()
         self._unreported = Report(rounds=0)
         self._numbers = itertools.count()
@@ -58,16 +72,17 @@ class PartitionedMatrix:
             if self._stored is None:
                 source = self._source
                 if source is None:
-                    raise ServerlessGCError("the partitions of this data set were deleted; encode it again")
+                    raise ServerlessGCError("the partitions of this data set were let go or deleted; encode it again")
                 res = await self.owner.resources()
                 store = store_parts(
                     source,
                     self.k,
                     res.store,
-                    f"{self._prefix(res)}/rows",
+                    f"{self.location.prefix(res)}/rows",
                     dtype=self.dtype,
                     limits=res.limits,
                     on_progress=res.progress.on_encode if res.progress else None,
+                    resume=bool(self.location.name),
                 )
                 self._stored = await self._timed(store)
                 self._source = None  # it is stored: the matrix itself is needed no longer
@@ -81,9 +96,12 @@ class PartitionedMatrix:
         async with self._lock:
             column = self._columns.get(digest)
             if column is None:
-                prefix = f"{self._prefix(res)}/{digest[:16]}-{next(self._numbers)}"
-                column = _Column(await self._timed(store_array_parts(values, self.k, res.store, prefix, name)))
-                self._columns[digest] = column
+                kept = bool(self.location.name) and name == LABELS
+                prefix = f"{self.location.prefix(res)}/labels-{digest[:32]}"
+                if not kept:
+                    prefix = f"{self._scratch(res)}/{digest[:16]}-{next(self._numbers)}"
+                storing = store_array_parts(values, self.k, res.store, prefix, name, resume=kept)
+                column = self._columns[digest] = _Column(await self._timed(storing), kept)
             self._columns.move_to_end(digest)
             column.users += 1
         try:
@@ -94,7 +112,7 @@ class PartitionedMatrix:
 
     async def _forget(self, res: Resources) -> None:
         """Delete the columns used longest ago, of those that nobody uses, until a few are left."""
-        idle = [digest for digest, column in self._columns.items() if not column.users]
+        idle = [digest for digest, column in self._columns.items() if not column.users and not column.kept]
         for digest in idle[: max(0, len(idle) - _KEPT_COLUMNS)]:
             await res.store.delete(self._columns.pop(digest).stored.keys.values())
 
@@ -107,7 +125,7 @@ class PartitionedMatrix:
         self._unreported = self._unreported.merge(
             Report(
                 rounds=0,
-                bytes_up=stored.nbytes,
+                bytes_up=stored.sent,
                 encode_seconds=time.perf_counter() - start,
                 slow_downs=(res.store_stats.slow_downs if res.store_stats else 0) - slow_downs,
             )
@@ -126,18 +144,18 @@ class PartitionedMatrix:
 
     @property
     def removed(self) -> bool:
-        """Whether its partitions were deleted for good."""
+        """Whether its partitions were deleted, or let go, for good."""
         return self._source is None and self._stored is None
 
     async def remove(self) -> None:
-        """Delete everything that is stored."""
+        """Delete everything that is stored; what is kept is let go."""
         res = await self.owner.resources()
         async with self._lock:
             stored, self._stored, self._source = self._stored, None, None
-            columns = [column.stored for column in self._columns.values()]
+            columns = [column.stored for column in self._columns.values() if not column.kept]
             self._columns.clear()
-        for each in columns if stored is None else [stored, *columns]:
+        for each in columns if stored is None or self.location.name else [stored, *columns]:
             await res.store.delete(each.keys.values())
 
-    def _prefix(self, res: Resources) -> str:
-        return f"{res.prefix}/data/{self.key}"
+    def _scratch(self, res: Resources) -> str:
+        return replace(self.location, name="").prefix(res)

@@ -101,12 +101,13 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         At once, if bucket, function or credentials are refused, or the deployed worker is of another version.
     """
     code = job.code
+    policy = make_policy(code)  # which may refuse a parameter: nothing is stored yet
     before = res.service_counts()
     published = time.perf_counter()
     rnd = await _publish(res, job)  # store
 
     engine = Engine(
-        make_policy(code),
+        policy,
         code.n_workers,
         max_attempts=res.max_attempts,
         seed=rnd.number,
@@ -241,6 +242,7 @@ async def _publish(res: Resources, job: Job) -> _Round:
     inline_reply = res.limits.reply_bytes * 3 // 4 - ENVELOPE
     operand = await publish_operand(res.store, res.limits, job, f"{base}/operand")
     collector = Collector(job.code, job.shape, job.dtype)
+    alive_key = await res.alive()
 
     def make_task(spec: TaskSpec) -> Task:
         n_messages = len(job.code.placement(spec.slot))
@@ -259,6 +261,7 @@ async def _publish(res: Resources, job: Job) -> _Round:
             **operand.fields(spec.slot),
             inline_limit=reply_bytes if reply_bytes <= inline_reply and not job.stays(spec.slot) else 0,
             cancel_key=f"{base}/cancel",
+            alive_key=alive_key,
             params={**job.params(spec), **({"publish": job.publish, "n_messages": n_messages} if job.publish else {})},
         )
 

@@ -43,6 +43,11 @@ class PolynomialData(PairData):
         self._moments = moments
         self._squares = squares
 
+    @property
+    def moments(self) -> tuple[Array | None, float]:
+        """``X.T y``, None without ``y``, and ``||y||**2``."""
+        return self._moments, self._squares
+
     @homed
     async def value_and_gradient_async(
         self,

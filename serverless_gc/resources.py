@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from serverless_gc.codes.base import Code
 from serverless_gc.collect import Presign
+from serverless_gc.encode.kept import KEPT
 from serverless_gc.engine import Host
 from serverless_gc.errors import StoreError
 from serverless_gc.invoke.base import Invoker
@@ -21,7 +22,11 @@ from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
 from serverless_gc.types import Buffer, WaitPolicy
 
-__all__ = ["Owner", "Resources"]
+__all__ = ["Location", "Owner", "Resources"]
+
+ALIVE = "alive"
+RENEWED = 43200.0
+"""Seconds for which one mark of a run that is there is used."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +55,16 @@ class Resources:
     _cleared: float = 0.0
     presign: Presign | None = None
     once: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+    _begun: float = field(default_factory=time.monotonic)
+
+    async def alive(self) -> str:
+        """Return the key of an object that says that the run is there; a task that took long looks for it.
+
+        A new one is stored twice a day, for a bucket's lifecycle rule may delete what is older than a day.
+        """
+        key = f"{self.prefix}/{ALIVE}/{int((time.monotonic() - self._begun) / RENEWED):04d}"
+        await self.put_once(key, (b"",))
+        return key
 
     def service_counts(self) -> dict[str, int]:
         """Return running totals of what the services refused; a round's share is a difference."""
@@ -114,7 +129,9 @@ class Resources:
         self._late = {late: t for late, t in self._late.items() if now - t < self.attempt_timeout}
 
     async def sweep(self) -> None:
-        """Delete every object of the run."""
+        """Delete every object of the run; first what says that it is there, so that functions store nothing more."""
+        marks = [key for key in self.once if key.startswith(f"{self.prefix}/{ALIVE}/")]
+        await self.store.delete(marks)
         keys = [info.key async for info in self.store.list(f"{self.prefix}/")]
         failed = await self.store.delete(keys)
         if failed:
@@ -123,6 +140,26 @@ class Resources:
                 f"{len(failed)} of {len(keys)} objects under {self.store.url} could not be deleted: {shown}. "
                 "Delete them with: serverless-gc clean"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a data set is stored: with its session's other objects, or under a name that outlives the session.
+
+    Attributes
+    ----------
+    key
+        Its name among the session's data sets.
+    name
+        The name that it keeps; empty for none.
+    """
+
+    key: str
+    name: str = ""
+
+    def prefix(self, res: Resources) -> str:
+        """Return what its keys begin with."""
+        return f"{KEPT}/{self.name}" if self.name else f"{res.prefix}/data/{self.key}"
 
 
 def _is_mark(key: str) -> bool:

@@ -5,42 +5,33 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
-import itertools
 import os
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
-from serverless_gc.codes.base import Code, manifest_to_bytes
-from serverless_gc.codes.encoded.code import EncodedCode
-from serverless_gc.codes.gradient.any_loss import SumCode
-from serverless_gc.codes.multi import LagrangeMultiMessage
-from serverless_gc.data import CodedData, EncodedPair
-from serverless_gc.encode import Scan, Source, as_source, scan
-from serverless_gc.encoded_data import EncodedData, encode_rows, read_whole
+from serverless_gc.codes.base import Code
+from serverless_gc.datasets import AnyData, DataSets, Request
+from serverless_gc.encode import Kept
+from serverless_gc.encode.kept import check_name, delete_kept, list_kept
 from serverless_gc.errors import InputError, ServerlessGCError
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
-from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.policies import Deadline, natural_policy
-from serverless_gc.polynomial_data import PolynomialData, check_polynomial, polynomial_data
-from serverless_gc.prepare import check_option, check_publish, check_seconds, check_targets, choose_code
-from serverless_gc.projection import Need, check_fits_function, need_of, need_of_partitions
+from serverless_gc.prepare import check_option, check_seconds
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
-from serverless_gc.types import Array, StragglerModel, WaitPolicy
+from serverless_gc.types import StragglerModel, WaitPolicy
 from serverless_gc.waiting import asked_policy
 
 __all__ = ["Session", "current_session", "default_session"]
@@ -49,9 +40,6 @@ ATTEMPT_MARGIN = 5.0
 """Seconds by which the client outwaits the longest function: giving up earlier would lose replies already paid for."""
 
 CLOSED = "this session is closed; make a new one"
-
-AnyData: TypeAlias = CodedData | GradientData | EncodedData | PolynomialData
-"""What `Session.encode` returns."""
 
 PolicyFactory = Callable[[Code], WaitPolicy]
 
@@ -159,11 +147,10 @@ class Session:
         self._progress = Progress() if progress else None
         self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
         self._options["presigned"] = presigned
-        self._encoded: OrderedDict[tuple[Any, ...], EncodedPair | PartitionedMatrix] = OrderedDict()
+        self._data = DataSets(self, limits, lasting=store is not None or self.backend == "aws")
         self.late: dict[int, frozenset[int]] = {}
         self._opened: tuple[Resources, Backend, int] | None = None
         self._opening = asyncio.Lock()
-        self._numbers = itertools.count()
         self._closed = False
         self._running = False
         self._make_backend()
@@ -208,7 +195,7 @@ class Session:
         _BLOCKS.set(tuple(session for session in _BLOCKS.get() if session.running))
 
     def __repr__(self) -> str:
-        return f"Session(backend={self.backend!r}, {'closed' if self._closed else f'{len(self._encoded)} data sets'})"
+        return f"Session(backend={self.backend!r}, {'closed' if self._closed else f'{len(self._data)} data sets'})"
 
     @background.homed
     async def close_async(self) -> None:
@@ -222,7 +209,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        self._encoded.clear()
+        self._data.clear()
         opened, self._opened = self._opened, None
         if opened is None:
             self._backend.release()
@@ -318,6 +305,7 @@ class Session:
         dtype: Any = np.float64,
         allow_fill: bool = False,
         publish: int | None = None,
+        name: str = "",
         **params: Any,
     ) -> AnyData:
         """Encode a matrix and store its coded blocks, or for a gradient code its partitions.
@@ -345,6 +333,11 @@ class Session:
         publish
             A worker with several messages publishes them after so many each, so that those of a slow one count; 0 for
             all at the end. By default what the code says, `Code.publish`: 1 for multi-message codes, else 0.
+        name
+            Keep the data set under this name when the session closes, for `open`, in a store that lasts: S3, or one
+            given as ``store=``. What is stored under it already is not stored again, be it all or what a killed process
+            managed. It stays until ``data.delete()``, `delete` or ``serverless-gc data delete``. For least squares
+            (``"encoded"``, ``"lcc-mmc"``) it holds ``X.T y`` too.
         **params
             Further parameters of the code.
 
@@ -357,75 +350,78 @@ class Session:
         Raises
         ------
         InputError
-            If the data hold NaN or Inf, are not numeric, or do not fit ``y``; nothing has been stored.
+            If the data hold NaN or Inf, are not numeric, or do not fit ``y``, or the name is that of other data or of
+            the same under another code; nothing has been stored.
         LimitError
             If a block with its operand would not fit a function's memory, an object or its time; nor then.
         """
-        source = await asyncio.to_thread(as_source, X)
-        targets = check_targets(y, source.shape[0])
-        check_publish(publish)
-        chosen = await asyncio.to_thread(
-            choose_code, code, n_workers, k, params, source, allow_fill=allow_fill, axes=(0,) if y is None else (0, 1)
-        )
-        if isinstance(chosen, LagrangeMultiMessage):
-            check_polynomial(chosen, source)
-        await self._project(source, chosen, targets, np.dtype(dtype))
-        scanned = await asyncio.to_thread(scan, source)
-        if isinstance(chosen, EncodedCode):
-            return await encode_rows(self, read_whole(source), targets, chosen, self._name(scanned), np.dtype(dtype))
-        if isinstance(chosen, SumCode):
-            return await self._partitioned(source, scanned, targets, chosen, np.dtype(dtype))
-        key = (scanned.fingerprint, manifest_to_bytes(chosen.manifest()), np.dtype(dtype).str)
-        pair = self._encoded.get(key)
-        if not isinstance(pair, EncodedPair) or pair.removed:
-            name = self._name(scanned)
-            pair = self._encoded[key] = EncodedPair(self, source, chosen, name, np.dtype(dtype), scanned.fingerprint)
-        self._encoded.move_to_end(key)
-        await pair.matrix(0, scanned)
-        res = await self.resources()
-        res.chore(res.invoker.connect(chosen.n_workers))  # a round is coming
-        if isinstance(chosen, LagrangeMultiMessage):
-            return await polynomial_data(pair, source, targets, publish)
-        if targets is not None:
-            await pair.matrix(1, scanned)
-        return CodedData(pair, targets, publish)
+        request = Request(X, y, code, n_workers, k, dtype, allow_fill, publish, name, params)
+        return await self._data.encode(request)
 
-    async def _partitioned(
-        self, source: Source, scanned: Scan, targets: Array | None, code: SumCode, dtype: np.dtype[Any]
-    ) -> GradientData:
-        """Store a matrix in the partitions of a gradient code; all codes with as many share them."""
-        key = (scanned.fingerprint, code.k, dtype.str)
-        matrix = self._encoded.get(key)
-        if not isinstance(matrix, PartitionedMatrix) or matrix.removed:
-            matrix = self._encoded[key] = PartitionedMatrix(self, source, code.k, self._name(scanned), dtype)
-        self._encoded.move_to_end(key)
-        data = GradientData(matrix, code, targets)
-        res = await self.resources()
-        res.chore(res.invoker.connect(code.n_workers))  # a round is coming
-        await matrix.parts()
-        return data
+    @background.homed
+    async def open_async(self, name: str, y: Any = None, *, publish: int | None = None) -> AnyData:
+        """Open a data set that was encoded with ``name=``, in this process or in another one; ``X`` is not needed.
 
-    def _name(self, scanned: Scan) -> str:
-        return f"{scanned.fingerprint[:16]}-{next(self._numbers):04d}"
+        Parameters
+        ----------
+        name
+            Its name.
+        y
+            Targets or labels, as for `encode`; not stored with a data code, so give them again. With a gradient code
+            the same ones are not stored again. Data for least squares (``"encoded"``, ``"lcc-mmc"``) know theirs.
+        publish
+            As for `encode`.
+
+        Returns
+        -------
+        CodedData, GradientData, EncodedData or PolynomialData
+            Whichever `encode` returned. ``strategy="gram"`` needs ``X`` and is not there.
+
+        Raises
+        ------
+        InputError
+            If no such data set is kept, or it was not stored to the end, or ``y`` does not fit.
+        ObjectNotFound, CorruptObject
+            If an object of it is gone or another one.
+
+        Examples
+        --------
+        >>> import numpy as np, serverless_gc as sgc
+        >>> from serverless_gc.store import MemoryStore
+        >>> X, y, shelf = np.arange(12.0).reshape(6, 2), np.ones(6), MemoryStore()  # an S3Store outlives the process
+        >>> with sgc.Session(store=shelf) as s:
+        ...     data = s.encode(X, y, code="mds", n_workers=6, k=4, name="numbers")
+        >>> with sgc.Session(store=shelf) as s:
+        ...     g = s.open("numbers", y).gradient(np.ones(2))
+        ...     s.delete("numbers")
+        >>> np.allclose(g, X.T @ (X @ np.ones(2) - y))
+        True
+        """
+        return await self._data.open(name, y, publish)
+
+    @background.homed
+    async def kept_async(self) -> list[Kept]:
+        """List the data sets that are kept under names in this session's store, whole or not."""
+        return [kept async for kept in list_kept((await self.resources()).store)]
+
+    @background.homed
+    async def delete_async(self, name: str) -> None:
+        """Delete a data set that is kept under a name, whole or not, whoever made it.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        StoreError
+            If an object could not be deleted.
+        """
+        await self._data.let_go(check_name(name))
+        await delete_kept((await self.resources()).store, name)
 
     encode = background.blocking(encode_async)
-
-    async def _project(self, source: Source, code: Code, targets: Array | None, dtype: np.dtype[Any]) -> None:
-        """Refuse what cannot run, before anything is stored."""
-        columns = 1 if targets is None or targets.ndim == 1 else targets.shape[1]
-
-        def project() -> list[Need]:
-            if isinstance(code, SumCode):
-                return [need_of_partitions(source, code, columns=columns, dtype=dtype)]
-            axes: tuple[int, ...] = (0,) if targets is None or isinstance(code, LagrangeMultiMessage) else (0, 1)
-            return [need_of(source, code, axis=axis, columns=columns, dtype=dtype) for axis in axes]
-
-        needs = await asyncio.to_thread(project)
-
-        async def memory() -> int | None:
-            return await (await self.resources()).invoker.memory()
-
-        await check_fits_function(needs, source, code, self._limits, memory)
+    open = background.blocking(open_async)
+    kept = background.blocking(kept_async)
+    delete = background.blocking(delete_async)
 
     @background.homed
     async def warm_async(self, n: int, *, timeout: float = 60.0) -> Warmth:
@@ -459,9 +455,7 @@ class Session:
 
     async def keep(self, most: int) -> None:
         """Forget the data sets used longest ago, of those that nobody holds, until at most ``most`` are left."""
-        idle = [key for key, pair in self._encoded.items() if not pair.holders]
-        for key in idle[: max(0, len(self._encoded) - most)]:
-            await self._encoded.pop(key).remove()
+        await self._data.forget(most)
 
 
 def current_session() -> Session | None:

@@ -58,11 +58,20 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
     status = "Enabled"
 
     filter {
-      prefix = "${var.prefix}/"
+      prefix = "${var.prefix}/runs/" # not what is kept under names, which is below kept/
     }
 
     expiration {
       days = var.scratch_days
+    }
+  }
+
+  rule {
+    id     = "abort-uploads"
+    status = "Enabled"
+
+    filter {
+      prefix = "${var.prefix}/"
     }
 
     abort_incomplete_multipart_upload {

@@ -12,7 +12,7 @@ variable "zip" {
 variable "prefix" {
   type        = string
   default     = "sgc"
-  description = "First part of all keys. Rights and the lifecycle rule cover this prefix."
+  description = "First part of all keys. Rights and lifecycle rules cover this prefix."
 
   validation {
     condition     = can(regex("^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", var.prefix))

@@ -17,6 +17,7 @@ from serverless_gc.cli.build import build
 from serverless_gc.cli.clean import clean, destroy
 from serverless_gc.cli.codes import codes
 from serverless_gc.cli.compare import compare
+from serverless_gc.cli.data import data_app
 from serverless_gc.cli.deploy import deploy
 from serverless_gc.cli.doctor import doctor, status
 from serverless_gc.cli.plan import plan
@@ -56,6 +57,7 @@ app.command()(train)
 app.command()(clean)
 app.command()(destroy)
 app.add_typer(config_app, name="config")
+app.add_typer(data_app, name="data")
 
 
 @app.callback()

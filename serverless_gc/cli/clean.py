@@ -9,6 +9,7 @@ import typer
 
 from serverless_gc.cli.deploy import Region, StackName, counted, make_console, show_event
 from serverless_gc.cli.doctor import ago, human_bytes
+from serverless_gc.cli.words import Bucket, kept_sets, open_bucket
 
 if TYPE_CHECKING:
     from serverless_gc.deploy.sweep import RunObjects, Sweep
@@ -19,35 +20,30 @@ __all__ = ["clean", "destroy"]
 def clean(
     older_than: Annotated[str, typer.Option(help="Runs that last wrote so long ago, such as 12h or 7d.")] = "1d",
     run: Annotated[str | None, typer.Option(help="Only this run, whatever its age.")] = None,
-    bucket: Annotated[str | None, typer.Option(help="By default from the settings.")] = None,
+    bucket: Bucket = None,
     region: Region = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, delete nothing.")] = False,
 ) -> None:
-    """Delete what runs have left in the bucket; status 1 if something could not be deleted."""
+    """Delete what runs have left in the bucket, but no data kept under names; status 1 if something is left."""
     from serverless_gc import background
-    from serverless_gc.config import resolve
     from serverless_gc.deploy.sweep import choose, inventory, parse_age, sweep
-    from serverless_gc.errors import ConfigError
-    from serverless_gc.store import S3Store
 
     console = make_console()
     age = parse_age(older_than)
-    settings = {name: setting.value for name, setting in resolve({"bucket": bucket, "region": region}).items()}
-    if not settings["bucket"]:
-        raise ConfigError("no bucket is configured: pass --bucket, or run serverless-gc deploy")
-    store = S3Store(settings["bucket"], settings["prefix"], region=settings["region"])
+    with open_bucket(bucket, region) as (store, where):
 
-    async def look_and_delete() -> tuple[list[RunObjects], Sweep | None]:
-        try:
+        async def look_and_delete() -> tuple[list[RunObjects], Sweep | None]:
             chosen = choose(await inventory(store), run=run, older_than=age)
             return chosen, None if dry_run or not chosen else await sweep(store, chosen)
-        finally:
-            await store.close()
 
-    chosen, done = background.run(look_and_delete())
-    where = f"s3://{settings['bucket']}/{settings['prefix']}"
+        chosen, done = background.run(look_and_delete())
+        kept = [each.name for each in kept_sets(store)]
+    if kept:
+        console.print(
+            f"{counted(len(kept), 'kept data set')} not looked at: {', '.join(kept)} (serverless-gc data list)"
+        )
     if not chosen:
-        console.print(f"Nothing in {where} is older than {older_than}.")
+        console.print(f"No run in {where} last wrote {older_than} ago or before: nothing to delete.")
         return
     for found in chosen:
         console.print(
@@ -92,6 +88,10 @@ def destroy(
         if bucket:
             held = teardown.bucket_contents(aws, bucket)
             console.print(f"  bucket {bucket} with {counted(held.objects, 'object')}, {human_bytes(held.bytes)}")
+            with open_bucket(bucket, aws.region, found.outputs["Prefix"]) as (store, _):
+                kept = [each.name for each in kept_sets(store)]
+            if kept:
+                console.print(f"  among them {counted(len(kept), 'kept data set')}: {', '.join(kept)}", style="bold")
         console.print(f"  function {function} and its log group {teardown.log_group(found)}")
         console.print(f"  role, driver policy and all else of stack {stack} in {aws.region}")
         if dry_run:

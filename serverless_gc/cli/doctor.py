@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serverless_gc.cli.deploy import Region, StackName, counted, make_console
+from serverless_gc.cli.words import kept_sets, open_bucket
 
 if TYPE_CHECKING:
     from serverless_gc.deploy.clients import Aws
@@ -52,7 +53,6 @@ def status(stack: StackName = "serverless-gc", region: Region = None) -> None:
     from serverless_gc.deploy.clients import Aws
     from serverless_gc.deploy.stack import describe
     from serverless_gc.deploy.sweep import inventory
-    from serverless_gc.store import S3Store
 
     console = make_console()
     with Aws(region or read_settings()["region"].value) as aws:
@@ -66,21 +66,20 @@ def status(stack: StackName = "serverless-gc", region: Region = None) -> None:
         if bucket is None:
             raise typer.Exit(1)
         prefix = found.outputs["Prefix"]
-        store = S3Store(bucket, prefix, region=aws.region)
-
-        async def list_runs() -> list[RunObjects]:
-            try:
-                return await inventory(store)
-            finally:
-                await store.close()
-
-        runs = background.run(list_runs())
+        with open_bucket(bucket, aws.region, prefix) as (store, _):
+            runs, kept = background.run(inventory(store)), kept_sets(store)
         objects, size = sum(len(run.keys) for run in runs), sum(run.bytes for run in runs)
-        console.print(f"bucket    s3://{bucket}/{prefix}: {counted(objects, 'object')}, {human_bytes(size)}")
+        console.print(f"bucket    s3://{bucket}/{prefix}: {counted(objects, 'object')}, {human_bytes(size)} of runs")
         for run in runs:
             console.print(
                 f"          {run.run:<14} {len(run.keys):>9,} objects {human_bytes(run.bytes):>10}, "
                 f"last write {ago(time.time() - run.newest)}"
+            )
+        if kept:
+            size = sum(each.bytes for each in kept)
+            console.print(
+                f"kept      {counted(len(kept), 'data set')}, {human_bytes(size)}: "
+                f"{', '.join(each.name for each in kept)} (serverless-gc data list)"
             )
         console.print(f"last use  {_last_use(aws, found, runs)}")
 

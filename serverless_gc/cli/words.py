@@ -1,10 +1,21 @@
-"""How commands print."""
+"""What commands have in common: how they print, and where they find the bucket."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
 from rich.console import Console
 
-__all__ = ["make_console"]
+if TYPE_CHECKING:
+    from serverless_gc.encode import Kept
+    from serverless_gc.store import S3Store
+
+__all__ = ["Bucket", "kept_sets", "make_console", "open_bucket"]
+
+Bucket: TypeAlias = Annotated[str | None, typer.Option(help="By default from the settings.")]
 
 _FILE_WIDTH = 100
 
@@ -15,3 +26,39 @@ def make_console() -> Console:
     if not console.is_terminal:
         console.width = _FILE_WIDTH
     return console
+
+
+@contextmanager
+def open_bucket(bucket: str | None, region: str | None, prefix: str | None = None) -> Iterator[tuple[S3Store, str]]:
+    """Lend the store of the settings, or another one where something is given, and its name for messages.
+
+    Raises
+    ------
+    ConfigError
+        If there is no bucket.
+    """
+    from serverless_gc import background
+    from serverless_gc.config import resolve
+    from serverless_gc.errors import ConfigError
+    from serverless_gc.store import S3Store
+
+    given = {"bucket": bucket, "region": region, "prefix": prefix}
+    settings = {name: setting.value for name, setting in resolve(given).items()}
+    if not settings["bucket"]:
+        raise ConfigError("no bucket is configured: pass --bucket, or run serverless-gc deploy")
+    store = S3Store(settings["bucket"], settings["prefix"], region=settings["region"])
+    try:
+        yield store, f"s3://{settings['bucket']}/{settings['prefix']}"
+    finally:
+        background.run(store.close())
+
+
+def kept_sets(store: S3Store) -> list[Kept]:
+    """List the kept data sets of a store."""
+    from serverless_gc import background
+    from serverless_gc.encode.kept import list_kept
+
+    async def look() -> list[Kept]:
+        return [kept async for kept in list_kept(store)]
+
+    return background.run(look())

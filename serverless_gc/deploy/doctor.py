@@ -16,18 +16,16 @@ from serverless_gc.deploy.clients import Aws, advice_for, code_of, message_of
 from serverless_gc.deploy.function_code import Package
 from serverless_gc.deploy.probe import Warmth, exercise, probe_store
 from serverless_gc.errors import ConfigError, InvokeError, ProtocolMismatch, ServerlessGCError, StoreError
+from serverless_gc.limits import ACCOUNT_CONCURRENCY, MB_PER_VCPU, NEW_ACCOUNT_CONCURRENCY, NEW_ACCOUNT_MB
 
 __all__ = ["Finding", "examine"]
 
 Verdict = Literal["ok", "warn", "fail"]
 
-NEW_ACCOUNT_CONCURRENCY = 10
 FEW_EXECUTIONS = 100
-MEMORY_CAP_OF_NEW_ACCOUNTS = 3008
-MB_PER_VCPU = 1769
 _MORE_EXECUTIONS = (
     "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
-    "--desired-value 1000"
+    f"--desired-value {ACCOUNT_CONCURRENCY}"
 )
 
 
@@ -180,10 +178,10 @@ def _memory(megabytes: int) -> Finding:
             "warn",
             "memory",
             f"{text}: less than one computes slowly at the same price",
-            "serverless-gc deploy --memory 1769",
+            f"serverless-gc deploy --memory {MB_PER_VCPU}",
         )
-    if megabytes > MEMORY_CAP_OF_NEW_ACCOUNTS:
-        text += f" (above {MEMORY_CAP_OF_NEW_ACCOUNTS}, the cap of new accounts)"
+    if megabytes > NEW_ACCOUNT_MB:
+        text += f" (above {NEW_ACCOUNT_MB}, the cap of new accounts)"
     return Finding("ok", "memory", text)
 
 

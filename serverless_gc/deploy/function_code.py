@@ -101,7 +101,7 @@ def upload_code(aws: Aws, function: str, code: Package, *, bucket: str, prefix: 
         if code.path.stat().st_size <= DIRECT_BYTES:
             client.update_function_code(FunctionName=function, ZipFile=code.path.read_bytes())
         else:
-            key = f"{prefix}/code/{code.path.name}"
+            key = f"{prefix}/runs/code/{code.path.name}"
             s3 = aws.client("s3")
             s3.upload_file(str(code.path), bucket, key)
             try:

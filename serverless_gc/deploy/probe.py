@@ -22,7 +22,7 @@ from serverless_gc.wire.block import pack_block
 
 __all__ = ["Warmth", "exercise", "probe_store"]
 
-FOLDER = "doctor"
+FOLDER = "runs/doctor"  # where the lifecycle rule reaches it, should anything be left
 BURST = 4
 MOST_SECONDS = 120.0
 

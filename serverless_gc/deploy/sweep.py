@@ -1,4 +1,4 @@
-"""What runs have left in the store: counting it and deleting it."""
+"""What runs have left in the store: counting it and deleting it. What is kept under names is not theirs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from serverless_gc.encode.kept import KEPT
 from serverless_gc.errors import InputError
 from serverless_gc.store.base import Store
 
@@ -55,13 +56,16 @@ def parse_age(text: str) -> float:
 async def inventory(store: Store) -> list[RunObjects]:
     """List what is stored, by run, the one written to last first.
 
-    Objects that belong to no run are counted under the first part of their key.
+    Objects that belong to no run are counted under the first part of their key; kept data sets are left out, see
+    `serverless_gc.encode.kept.list_kept`.
     """
     keys: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     newest: dict[str, float] = {}
     async for info in store.list():
         first, _, rest = info.key.partition("/")
+        if first == KEPT:
+            continue
         run = rest.partition("/")[0] if first == "runs" and "/" in rest else f"({first})"
         keys.setdefault(run, []).append(info.key)
         sizes[run] = sizes.get(run, 0) + info.size

@@ -10,8 +10,9 @@ from serverless_gc.encode.fill import (
     projected_fill,
 )
 from serverless_gc.encode.fingerprint import Scan, fingerprint, scan
+from serverless_gc.encode.kept import Kept
 from serverless_gc.encode.partition import Partition
-from serverless_gc.encode.parts import Parts, StoredParts, array_digest, store_array_parts, store_parts
+from serverless_gc.encode.parts import Parts, StoredParts, array_digest, load_parts, store_array_parts, store_parts
 from serverless_gc.encode.source import Source
 from serverless_gc.encode.sources import as_source
 
@@ -20,6 +21,7 @@ __all__ = [
     "FILL_LIMIT",
     "FILL_TARGET",
     "EncodedMatrix",
+    "Kept",
     "Partition",
     "Parts",
     "Scan",
@@ -32,6 +34,7 @@ __all__ = [
     "encode_rows",
     "fingerprint",
     "load_encoded",
+    "load_parts",
     "projected_fill",
     "read_manifest",
     "scan",

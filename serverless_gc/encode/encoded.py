@@ -1,8 +1,4 @@
-"""An encoded matrix in a store: which object holds which message, and the manifest that says so.
-
-A manifest is a frame (checksummed) around the JSON of `serverless_gc.codes.base.manifest_to_bytes`. It is written
-after all blocks, so what has a manifest is whole.
-"""
+"""An encoded matrix in a store: which object holds which message, and the manifest that says so, written last."""
 
 from __future__ import annotations
 
@@ -12,18 +8,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from serverless_gc.codes.base import Code, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Code, manifest_to_bytes
+from serverless_gc.encode.documents import read_document, write_document
 from serverless_gc.encode.partition import Partition
-from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound
+from serverless_gc.encode.uploads import check_objects
+from serverless_gc.errors import InputError
 from serverless_gc.store.base import Store
-from serverless_gc.wire import FrameError, pack, unpack
 
 __all__ = ["EncodedMatrix", "MakeCode", "axis_name", "load_encoded", "manifest_key", "read_manifest", "write_manifest"]
 
 MakeCode: TypeAlias = Callable[[Mapping[str, Any]], Code]
 
 _KIND = "encoded-matrix"
-_VERSION = 2  # 2: blocks hold the columns that their messages need, `serverless_gc.codes.support.Support`
+_VERSION = 3  # 2: blocks hold the columns that their messages need, see codes.support; 3: stamps of the objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +57,10 @@ class EncodedMatrix:
         Entries stored in all objects (for dense blocks: all entries).
     sizes
         Bytes of each object.
-    uploaded
-        Whether this call wrote the objects (False: they were there already).
+    stamps
+        What tells each object from others, see `serverless_gc.wire.stamp`.
+    sent
+        Bytes of the objects that this call wrote; the others were there already.
     """
 
     n_rows: int
@@ -79,7 +78,18 @@ class EncodedMatrix:
     nbytes: int
     stored_nnz: int
     sizes: Mapping[str, int]
-    uploaded: bool = True
+    stamps: Mapping[str, str]
+    sent: int
+
+    @property
+    def uploaded(self) -> bool:
+        """Whether this call wrote an object."""
+        return self.sent > 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix as given."""
+        return self.n_rows, self.n_cols
 
     @property
     def block_shape(self) -> tuple[int, int]:
@@ -112,6 +122,7 @@ class EncodedMatrix:
             "largest": self.largest,
             "keys": list(self.keys),
             "sizes": dict(self.sizes),
+            "stamps": dict(self.stamps),
             "stored_nnz": self.stored_nnz,
         }
 
@@ -130,8 +141,7 @@ def manifest_key(prefix: str, axis: int) -> str:
 
 async def write_manifest(store: Store, encoded: EncodedMatrix) -> None:
     """Write the manifest; call it when every block is stored."""
-    text = np.frombuffer(manifest_to_bytes(encoded.manifest()), dtype=np.uint8)
-    await store.put(encoded.manifest_key, pack({"kind": "manifest"}, (text,)))
+    await write_document(store, encoded.manifest_key, encoded.manifest())
 
 
 async def read_manifest(store: Store, prefix: str, *, axis: int = 0) -> dict[str, Any]:
@@ -144,16 +154,7 @@ async def read_manifest(store: Store, prefix: str, *, axis: int = 0) -> dict[str
     CorruptObject
         If it is damaged or of another version.
     """
-    key = manifest_key(prefix, axis)
-    data = await store.get(key)
-    try:
-        frame = unpack(data)
-    except FrameError as error:
-        raise CorruptObject(f"the manifest {key} is damaged ({error}); encode again", key=key) from error
-    manifest = manifest_from_bytes(frame.arrays[0].tobytes()) if frame.header.get("kind") == "manifest" else {}
-    if (manifest.get("kind"), manifest.get("version")) != (_KIND, _VERSION):
-        raise CorruptObject(f"{key} is not a manifest of version {_VERSION}; encode again", key=key)
-    return manifest
+    return await read_document(store, manifest_key(prefix, axis), _KIND, _VERSION)
 
 
 async def load_encoded(
@@ -162,7 +163,7 @@ async def load_encoded(
     code: Code | MakeCode,
     *,
     axis: int = 0,
-    verify: bool = True,
+    stamped: bool = False,
 ) -> EncodedMatrix:
     """Open an encoding that is in the store.
 
@@ -172,13 +173,13 @@ async def load_encoded(
         Where it is.
     code
         The code it was made with, or what rebuilds one from its manifest.
-    verify
-        Whether to list the objects and compare their sizes (one request per thousand).
+    stamped
+        Whether to compare the objects' stamps, beside their sizes: a small request each, beside one per thousand.
 
     Raises
     ------
     ObjectNotFound
-        If there is no manifest, or an object it names is missing or of another size.
+        If there is no manifest, or an object it names is missing or another one.
     CorruptObject
         If the manifest is damaged.
     InputError
@@ -192,9 +193,8 @@ async def load_encoded(
             f"{manifest_key(prefix, axis)} was encoded with {made['code']} (n_workers={made['n_workers']}, "
             f"k={made['k']}), not with {actual!r}; use another prefix"
         )
-    sizes = {str(key): int(size) for key, size in manifest["sizes"].items()}
-    if verify:
-        await _check_objects(store, f"{prefix}/{axis_name(axis)}/", sizes)
+    sizes, stamps = dict(manifest["sizes"]), dict(manifest["stamps"])
+    await check_objects(store, f"{prefix}/{axis_name(axis)}/", sizes, stamps if stamped else {})
     return EncodedMatrix(
         n_rows=manifest["m"],
         n_cols=manifest["p"],
@@ -211,21 +211,11 @@ async def load_encoded(
         nbytes=sum(sizes.values()),
         stored_nnz=manifest["stored_nnz"],
         sizes=sizes,
-        uploaded=False,
+        stamps=stamps,
+        sent=0,
     )
 
 
 def same_code(code: Code, manifest: Mapping[str, Any]) -> bool:
     """Whether ``code`` is the code that ``manifest`` describes, its generator included where it is random."""
     return manifest_to_bytes(code.manifest()) == manifest_to_bytes(manifest)
-
-
-async def _check_objects(store: Store, prefix: str, sizes: Mapping[str, int]) -> None:
-    there = {info.key: info.size async for info in store.list(prefix)}
-    missing = [key for key, size in sizes.items() if there.get(key) != size]
-    if missing:
-        raise ObjectNotFound(
-            f"{len(missing)} of {len(sizes)} objects of the encoding under {prefix} are missing or of another size, "
-            f"the first is {missing[0]}; encode again",
-            key=missing[0],
-        )

@@ -22,6 +22,7 @@ from serverless_gc.encode.encoded import EncodedMatrix, axis_name, load_encoded,
 from serverless_gc.encode.fingerprint import Scan, scan
 from serverless_gc.encode.plan import Group, Plan, make_plan
 from serverless_gc.encode.sources import as_source
+from serverless_gc.encode.uploads import Uploads
 from serverless_gc.errors import CorruptObject, InputError, LimitError, ObjectNotFound
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Store
@@ -123,6 +124,7 @@ async def store_encoded(
     scanned: Scan | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    resume: bool = False,
 ) -> EncodedMatrix:
     """Encode a matrix into a store. Writing overlaps computing; the manifest is written last.
 
@@ -144,6 +146,9 @@ async def store_encoded(
         Called with (objects written, objects in all) after each one.
     limits
         Limits of the services.
+    resume
+        Whether blocks that a call before wrote may be there although its manifest is not: equal ones are not written
+        again, by their checksums. The same is then asked of an encoding that is whole.
 
     Raises
     ------
@@ -167,10 +172,12 @@ async def store_encoded(
         plan: Plan = await run(lambda: make_plan(as_source(X), code, axis=axis, dtype=dtype, limits=limits, stop=stop))
         found: Scan = scanned or await run(lambda: scan(plan.source, stop=stop))
         plan.check_range(found)
-        existing = await _existing(plan, store, prefix, found)
+        existing = await _existing(plan, store, prefix, found, stamped=resume)
         if existing is not None:
             return existing
-        writer = _Writer(plan, found, store, prefix, run, concurrency, on_progress)
+        folder = f"{prefix}/{axis_name(axis)}"
+        uploads = await Uploads.resumed(store, folder) if resume else Uploads(store)
+        writer = _Writer(plan, found, uploads, prefix, run, concurrency, on_progress)
         await writer.write(await run(lambda: list(plan.groups(budget))))
         encoded = writer.result()
         await write_manifest(store, encoded)
@@ -192,10 +199,10 @@ def _check_prefix(prefix: str) -> None:
         raise InputError(f"prefix must be a non-empty key without leading or trailing slash, got {prefix!r}")
 
 
-async def _existing(plan: Plan, store: Store, prefix: str, found: Scan) -> EncodedMatrix | None:
+async def _existing(plan: Plan, store: Store, prefix: str, found: Scan, *, stamped: bool) -> EncodedMatrix | None:
     """Return the encoding that is there already, or None if there is none or it is not whole."""
     try:
-        there = await load_encoded(store, prefix, plan.code, axis=plan.axis)
+        there = await load_encoded(store, prefix, plan.code, axis=plan.axis, stamped=stamped)
     except (ObjectNotFound, CorruptObject):
         return None
     if (there.fingerprint, there.dtype) != (found.fingerprint, plan.dtype):
@@ -213,7 +220,7 @@ class _Writer:
         self,
         plan: Plan,
         found: Scan,
-        store: Store,
+        uploads: Uploads,
         prefix: str,
         run: _Run,
         concurrency: int,
@@ -221,13 +228,12 @@ class _Writer:
     ) -> None:
         self._plan = plan
         self._found = found
-        self._store = store
+        self._uploads = uploads
         self._prefix = prefix
         self._run = run
         self._slots = asyncio.Semaphore(concurrency)
         self._on_progress = on_progress
         self._total = len(set(plan.first))
-        self._sizes: dict[int, int] = {}
         self._nnz = 0
 
     async def write(self, groups: Sequence[Group]) -> None:
@@ -250,17 +256,16 @@ class _Writer:
         async with self._slots:
             meta = {"message": message, "axis": axis_name(self._plan.axis), "matrix": self._found.fingerprint}
             parts = await self._run(pack_block, block, meta)
-            size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
+            size = sum(memoryview(part).nbytes for part in parts)
             if size > self._plan.limits.object_bytes:
                 raise LimitError(
                     f"block {message} of {self._plan.source.name} is {size} bytes, the largest object is "
                     f"{self._plan.limits.object_bytes} bytes. Use a code with more blocks (larger k)"
                 )
-            await self._store.put(self._key(message), parts)
-        self._sizes[message] = size
+            await self._uploads.put(self._key(message), parts)
         self._nnz += int(block.data.size if isinstance(block, CsrBlock) else block.size)
         if self._on_progress is not None:
-            self._on_progress(len(self._sizes), self._total)
+            self._on_progress(len(self._uploads.sizes), self._total)
 
     def _key(self, message: int) -> str:
         return f"{self._prefix}/{axis_name(self._plan.axis)}/{message:05d}"
@@ -282,7 +287,9 @@ class _Writer:
             fingerprint=self._found.fingerprint,
             largest=self._found.largest,
             prefix=self._prefix,
-            nbytes=sum(self._sizes.values()),
+            nbytes=sum(self._uploads.sizes.values()),
             stored_nnz=self._nnz,
-            sizes={self._key(message): size for message, size in sorted(self._sizes.items())},
+            sizes=dict(sorted(self._uploads.sizes.items())),
+            stamps=dict(sorted(self._uploads.stamps.items())),
+            sent=self._uploads.sent,
         )

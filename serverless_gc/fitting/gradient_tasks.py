@@ -49,11 +49,13 @@ class GradientTasks:
         self._users: Counter[_Point] = Counter()
         self._over: list[str] = []  # objects that nobody needs any more
         self._reported: Counter[str] = Counter()
+        self._alive = ""
 
     async def run(self, task: TaskSpec, x: Array) -> Completion:
         """Do one attempt."""
         point = self._point(task)
         self._users[point] += 1
+        self._alive = await self._res.alive()
         try:
             if point not in self._points:
                 await self._publish(point, x if self._row is None else x[point[1]])
@@ -100,6 +102,7 @@ class GradientTasks:
             operand_key=key,
             inline_limit=reply_bytes if reply_bytes <= room else 0,
             cancel_key=f"{self._base}/cancel",
+            alive_key=self._alive,
             params=dict(job.params(spec)),
         )
 

@@ -115,6 +115,7 @@ class NodeTasks:
         self._scheme_key = scheme_key
         self._prefix = f"{res.prefix}/nodes/{self.number:07d}"
         self._start_key = ""
+        self._alive = ""
         self._routes: dict[tuple[int, int], dict[int, Share]] = {}
         self._done = [0] * objective.n
         self._owed: dict[tuple[int, int], set[int]] = {}  # state -> who has not used the mail that follows from it
@@ -131,6 +132,7 @@ class NodeTasks:
 
     async def run(self, spec: TaskSpec) -> Completion:
         """Do one attempt at a task of `serverless_gc.policies.GossipReady`; an ``Execute`` of the engine's hosts."""
+        self._alive = await self._res.alive()
         value, stats = await self.attempts.run(spec)
         self.traffic.update({name: int(stats.get(name, 0)) for name in _COUNTED})
         self._finished(spec)
@@ -204,6 +206,7 @@ class NodeTasks:
             operand=self._kernel.first_model(node) if first and not self._start_key else None,
             operand_key=self._start_key if first else "",
             cancel_key=self._cancel_key,
+            alive_key=self._alive,
             params={**self._objective.task_params(node), "scheme": self._scheme, "turn": turn.to_dict()},
         )
 

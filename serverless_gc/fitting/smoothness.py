@@ -132,7 +132,8 @@ async def _slopes(
         spent(report)
         return np.asarray(g.real, dtype=float)
 
-    y = None if isinstance(data, EncodedData) else data.y
+    # What is kept under a name may have been opened without y.
+    y = data.moments[0] if isinstance(data, PolynomialData) else None if isinstance(data, EncodedData) else data.y
     outputs = None if y is None or y.ndim == 1 else y.shape[1]
     at_origin = await slope(np.zeros(data.n_cols if outputs is None else (data.n_cols, outputs)))
 

@@ -10,7 +10,7 @@ one-peer       N          N          B / B                   2
 ============== ========== ========== ======================= ======================
 
 Each function plays all nodes, a phase at a time; every node of the first three ends with the same bits. Objects are
-left for `serverless_gc.gossip.StoredNodes.clear` or the bucket's lifecycle rule.
+left for `serverless_gc.gossip.StoredNodes.clear`, and with a prefix below ``runs/`` for the bucket's lifecycle rule.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.envelope import check_request, decode_reply, encode_request
 from serverless_gc.invoke.transport import Answer, HttpTransport, SdkTransport, Transport
 from serverless_gc.invoke.warm import Warmth, warm
-from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.limits import ACCOUNT_CONCURRENCY, DEFAULT_LIMITS, Limits
 from serverless_gc.types import Buffer, TaskSpec
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class LambdaInvoker(Invoker):
         region: str | None = None,
         endpoint: str | None = None,
         qualifier: str | None = None,
-        concurrency: int = 1000,
+        concurrency: int = ACCOUNT_CONCURRENCY,
         limits: Limits = DEFAULT_LIMITS,
         connect_timeout: float = 10.0,
         session: Any = None,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from serverless_gc.errors import InputError
-from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.limits import ACCOUNT_CONCURRENCY, DEFAULT_LIMITS, MB_PER_VCPU, Limits
 from serverless_gc.plan.prices import Prices, prices_of
 
 __all__ = ["Platform"]
-
-_WHOLE_PROCESSOR = 1769  # MB that buy one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +40,9 @@ class Platform:
         If a figure is out of range.
     """
 
-    memory_mb: int = 1769
+    memory_mb: int = MB_PER_VCPU
     runtime_mb: int = 160
-    concurrency: int = 1000
+    concurrency: int = ACCOUNT_CONCURRENCY
     invocations_per_second: float = 1000.0
     scan_bytes_per_second: float = 2e9
     driver_outside: bool = True
@@ -64,4 +62,4 @@ class Platform:
     @property
     def processors(self) -> float:
         """Processors of a function; a task uses at most one."""
-        return min(1.0, self.memory_mb / _WHOLE_PROCESSOR)
+        return min(1.0, self.memory_mb / MB_PER_VCPU)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from serverless_gc.errors import InputError, StoreError
+from serverless_gc.limits import KEY_BYTES
 from serverless_gc.types import Buffer
 
 __all__ = ["SCRATCH", "check_key", "check_range", "joined", "part_of", "parts_of"]
 
 SCRATCH = ".tmp"
 """First part of a key that no object may have: local stores write there before they give a file its name."""
-_MOST_BYTES = 1024  # S3's limit on a whole key
 _MOST_PART_BYTES = 255  # file systems' limit on one name
 
 
@@ -40,8 +40,8 @@ def check_key(key: str) -> str:
         rule = "must not contain a zero character"
     elif parts[0] == SCRATCH:
         rule = f"must not begin with {SCRATCH!r}"
-    elif len(key.encode()) > _MOST_BYTES or any(len(part.encode()) > _MOST_PART_BYTES for part in parts):
-        rule = f"must have at most {_MOST_BYTES} bytes, and {_MOST_PART_BYTES} in each part"
+    elif len(key.encode()) > KEY_BYTES or any(len(part.encode()) > _MOST_PART_BYTES for part in parts):
+        rule = f"must have at most {KEY_BYTES} bytes, and {_MOST_PART_BYTES} in each part"
     if rule:
         raise InputError(f"key {key!r} {rule}")
     return key

@@ -13,7 +13,7 @@ import numpy as np
 
 from serverless_gc.aws.access import find_region, make_session
 from serverless_gc.errors import InputError, LimitError, ObjectNotFound, StoreError
-from serverless_gc.limits import DEFAULT_LIMITS, Limits
+from serverless_gc.limits import DEFAULT_LIMITS, PRESIGNED_SECONDS, Limits
 from serverless_gc.store import s3_large
 from serverless_gc.store.base import ObjectInfo, Store
 from serverless_gc.store.keys import check_key, check_range, parts_of
@@ -25,7 +25,6 @@ from serverless_gc.types import Buffer
 __all__ = ["S3Store"]
 
 _T = TypeVar("_T")
-_LONGEST_URL = 7 * 24 * 3600  # Signature Version 4's limit
 _BILLED: Mapping[str, Billed] = {"GetObject": "read", "HeadObject": "read", "AbortMultipartUpload": "free"}
 
 
@@ -192,8 +191,8 @@ class S3Store(Store):
         ConfigError
             If there are no credentials to sign with.
         """
-        if not 1 <= expires <= _LONGEST_URL:
-            raise InputError(f"expires must be from 1 to {_LONGEST_URL} seconds, got {expires}")
+        if not 1 <= expires <= PRESIGNED_SECONDS:
+            raise InputError(f"expires must be from 1 to {PRESIGNED_SECONDS} seconds, got {expires}")
         names = [(method, self._prefix + check_key(key)) for method, key in requests]
         return await self._connected().presign(names, expires)
 

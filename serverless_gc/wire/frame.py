@@ -28,11 +28,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "FORMAT_VERSION", "Frame", "FrameError", "pack", "pack_parts", "split", "unpack"]
+__all__ = [
+    "ALIGNMENT",
+    "FORMAT_VERSION",
+    "STAMP_BYTES",
+    "Frame",
+    "FrameError",
+    "pack",
+    "pack_parts",
+    "split",
+    "stamp",
+    "unpack",
+]
 
 FORMAT_VERSION = 1
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<4sHHIIQ")
+STAMP_BYTES = _PREFIX.size
+"""By how many of its first bytes two frames can be told apart, see `stamp`."""
 _MAGIC = b"SGCF"
 _KINDS = frozenset("biufc")
 _MOST_ITEM_BYTES = {"c": 16}  # a long double means another number on another processor
@@ -99,6 +112,17 @@ def pack_parts(header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -
 def pack(header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -> bytes:
     """Pack a header and arrays into one bytes object."""
     return b"".join(pack_parts(header, arrays))
+
+
+def stamp(start: bytes | bytearray | memoryview) -> str:
+    """Return what tells a frame from others: its length and the checksum of its header, which has that of its arrays.
+
+    Parameters
+    ----------
+    start
+        The frame, or its first `STAMP_BYTES` or more.
+    """
+    return bytes(memoryview(start).cast("B")[:STAMP_BYTES]).hex()
 
 
 def unpack(buffer: bytes | bytearray | memoryview, *, verify: bool = True) -> Frame:

@@ -44,6 +44,9 @@ class Task:
         Store keys of results of the same round that other tasks stored; the kernel gets their values behind the blocks.
     cancel_key
         If an object exists under this key the worker stops before computing; empty to skip the check.
+    alive_key
+        An object that exists as long as the run does: a task that has taken long stores nothing without it, for nobody
+        would delete that any more. Empty to skip the check.
     params
         Parameters of the kernel, JSON types. ``"publish"``: after so many messages each the worker stores the new ones,
         see `part_key`, and looks for the cancel mark; absent or 0 for no partial results. ``"n_messages"``: how many
@@ -72,6 +75,7 @@ class Task:
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     results: tuple[str, ...] = ()
     operand_ranges: tuple[tuple[int, int], ...] = ()
+    alive_key: str = ""
 
     def part_key(self, first: int) -> str:
         """Store key of the partial result that begins with the task's message ``first``."""
@@ -91,12 +95,13 @@ class Task:
     def requests(self) -> list[tuple[str, str]]:
         """Return method and key of each request that the worker may make, once each.
 
-        It reads blocks, operand and the results that it combines, looks for the cancel mark, and writes its result and
-        partial results once; it may find them written, and reads them then. A node's are those of its `Turn`.
+        It reads blocks, operand and the results that it combines, looks for the marks of its round and run, and
+        writes its result and partial results once; it may find them written, and reads them then. A node's are those
+        of its `Turn`.
         """
         written = [key for key in (self.result_key, *self.part_keys()) if key]
         wanted = [("GET", key) for key in (*self.blocks, *self.results, self.operand_key, *written) if key]
-        wanted += [("HEAD", self.cancel_key)] if self.cancel_key else []
+        wanted += [("HEAD", key) for key in (self.cancel_key, self.alive_key) if key]
         wanted += [("PUT", key) for key in written]
         turn = self.turn
         return list(dict.fromkeys([*wanted, *(turn.requests() if turn else ())]))
@@ -124,6 +129,8 @@ class Task:
             head["results"] = self.results
         if self.operand_ranges:
             head["operand_ranges"] = self.operand_ranges
+        if self.alive_key:
+            head["alive_key"] = self.alive_key
         if self.urls:
             head["urls"] = dict(self.urls)
         return pack_parts(head, () if self.operand is None else (self.operand,))
@@ -168,4 +175,5 @@ class Task:
             urls=h.get("urls", {}),
             results=tuple(h.get("results", ())),
             operand_ranges=tuple((start, stop) for start, stop in h.get("operand_ranges", ())),
+            alive_key=h.get("alive_key", ""),
         )

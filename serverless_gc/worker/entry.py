@@ -36,6 +36,7 @@ __all__ = ["Warm", "handle", "run"]
 OpenBlobs: TypeAlias = Callable[[str], Blobs]
 
 _runs = itertools.count()  # the first of a process is the cold one
+LOOK_AGAIN = 1.0  # seconds after which a task looks whether its run is still there, before it stores anything
 _MOST_TEXT = 8000  # characters of a traceback or message in a reply
 
 
@@ -68,7 +69,7 @@ class _Fault(Exception):
 
 
 class _Cancelled(Exception):
-    """The cancel mark is there."""
+    """The cancel mark is there, or the run is gone."""
 
 
 def _store_kind(error: Exception) -> str:
@@ -93,6 +94,7 @@ class _Attempt:
         self.reads = Reads(task, self.blobs, warm.blocks, warm.operands)
         self.times: dict[str, float] = {}
         self.execution = uuid.uuid4().hex
+        self._begun = time.monotonic()
         self.published = 0
         self.resumed = 0
 
@@ -130,6 +132,7 @@ class _Attempt:
         duplicate = False
         if task.result_key:
             with self.phase("write"):
+                self._check_run()
                 value, duplicate = self._settle(value)
         inline = value.nbytes <= task.inline_limit or not task.result_key
         return replace(
@@ -146,6 +149,7 @@ class _Attempt:
         with self.phase("compute"):
             node.compute(blocks)
         with self.phase("write"):
+            self._check_run()
             fresh = node.write()
         said = {**self.stats(), **node.counts, "bytes_read": self.reads.bytes_read + node.counts["bytes_read"]}
         reply = _reply(self.task, "ok", self.times, said)
@@ -185,6 +189,7 @@ class _Attempt:
             values.append(value)
             if parts.due(len(values)):
                 with self.phase("write"):
+                    self._check_run()
                     self.published += parts.store(values, self.times, self.stats())
                 with self.phase("read"):
                     self._check_mark()
@@ -203,6 +208,12 @@ class _Attempt:
 
     def _check_mark(self) -> None:
         if self.task.cancel_key and self.blobs.exists(self.task.cancel_key):
+            raise _Cancelled
+
+    def _check_run(self) -> None:
+        """Look whether the run is still there: after so long its session may have cleaned up and gone."""
+        late = time.monotonic() - self._begun > LOOK_AGAIN
+        if late and self.task.alive_key and not self.blobs.exists(self.task.alive_key):
             raise _Cancelled
 
     def _settle(self, value: NDArray[Any]) -> tuple[NDArray[Any], bool]:

@@ -172,7 +172,7 @@ def test_the_same_rows_are_stored_once_whatever_the_targets(ridge):
         with pytest.raises(InputError, match="encoded without y"):
             sgc.minimize(s.encode(ridge.X, **SIZE), w)
         first.close()
-        with pytest.raises(ServerlessGCError, match="were deleted; encode it again"):
+        with pytest.raises(ServerlessGCError, match="let go or deleted; encode it again"):
             other.gradient(w)
         again = s.encode(ridge.X, ridge.y, **SIZE)
         np.testing.assert_allclose(again.gradient(w, l2=L2), ridge(w)[1], rtol=1e-9)

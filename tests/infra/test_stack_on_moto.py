@@ -97,7 +97,7 @@ def test_a_large_zip_goes_through_the_bucket_and_is_not_left_there(cloud, make_z
     package = make_zip()
     cloud.run("deploy", "--zip", str(package))
     assert code_hash(cloud) == Zip.read(package).code_sha256
-    assert any(m == "PUT" and "/sgc/code/worker.zip" in p for m, p in cloud.front.asked)
+    assert any(m == "PUT" and "/sgc/runs/code/worker.zip" in p for m, p in cloud.front.asked)
     assert "Contents" not in cloud.client("s3").list_objects_v2(Bucket=outputs(cloud)["Bucket"])
 
 

@@ -188,3 +188,10 @@ def test_no_right_of_the_terraform_module_is_wider_than_its_purpose():
     assert len(found) == 13
     for name, statement in found:
         check(statement, "KeyPolicy" if name == "key" else "PolicyDocument")
+
+
+def test_what_expires_is_what_runs_left_and_not_what_is_kept_under_names():
+    rules = resolved("default")["Bucket"]["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert {rule["Id"]: rule["Prefix"] for rule in rules} == {"expire-scratch": "sgc/runs/", "abort-uploads": "sgc/"}
+    assert [rule["Id"] for rule in rules if "ExpirationInDays" in rule] == ["expire-scratch"]
+    assert [rule["Id"] for rule in rules if "AbortIncompleteMultipartUpload" in rule] == ["abort-uploads"]

@@ -195,11 +195,16 @@ def test_the_bucket_is_the_same(terraform, outputs, stack):
     block = s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
     assert block == wanted["PublicAccessBlockConfiguration"]
     assert s3.get_bucket_ownership_controls(Bucket=bucket)["OwnershipControls"] == wanted["OwnershipControls"]
-    (rule,) = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
-    (expected,) = wanted["LifecycleConfiguration"]["Rules"]
-    assert rule["Filter"]["Prefix"] == expected["Prefix"] == "sgc/"
-    assert rule["Expiration"]["Days"] == expected["ExpirationInDays"]
-    assert rule["AbortIncompleteMultipartUpload"] == expected["AbortIncompleteMultipartUpload"]
+    found = {rule["ID"]: rule for rule in s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]}
+    expected = {rule["Id"]: rule for rule in wanted["LifecycleConfiguration"]["Rules"]}
+    assert {name: rule["Filter"]["Prefix"] for name, rule in found.items()} == {
+        name: rule["Prefix"] for name, rule in expected.items()
+    }
+    scratch, uploads = found["expire-scratch"], found["abort-uploads"]
+    assert scratch["Expiration"]["Days"] == expected["expire-scratch"]["ExpirationInDays"]
+    assert "Expiration" not in uploads  # it covers what is kept, too
+    aborted = expected["abort-uploads"]["AbortIncompleteMultipartUpload"]
+    assert uploads["AbortIncompleteMultipartUpload"] == aborted
     policy = s3.get_bucket_policy(Bucket=bucket)["Policy"]
     assert normal(policy) == normal(stack["BucketPolicy"]["Properties"]["PolicyDocument"])
     assert "Status" not in s3.get_bucket_versioning(Bucket=bucket)

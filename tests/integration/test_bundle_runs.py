@@ -34,7 +34,7 @@ class Unpacked:
     """A package as the runtime sees it."""
 
     def __init__(self, bundle, folder):
-        self.python = bundle.python
+        self.python, self.archive = bundle.python, bundle.function
         self.roots = [folder / "function"]
         for archive, name in zip(bundle.archives, ("function", "layer"), strict=False):
             with zipfile.ZipFile(archive.path) as opened:
@@ -235,6 +235,14 @@ def test_a_function_without_its_layer_says_so(unpacked):
     *_, sentence, numpy = unpacked(as_layer=True).run(IMPORT, layers=False)
     assert sentence.startswith("this function was built without NumPy, to be used with the layer that was built beside")
     assert numpy == "False"
+
+
+@pytest.mark.parametrize("arch", [ARCH, OTHER_ARCH])
+def test_the_package_is_small_enough_to_be_fetched_quickly(unpacked, arch):
+    """Well below Lambda's 50 and 250 MB: what a cold start downloads."""
+    archive = unpacked(arch=arch).archive
+    assert archive.zipped_bytes < 15.5e6
+    assert archive.unzipped_bytes < 60e6
 
 
 TIMED = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"

@@ -210,6 +210,8 @@ def test_account_concurrency_less_what_is_reserved(strict_rig):
         with ThreadPoolExecutor(2) as pool:  # the two that are reserved are not the one that is left
             at_once = [pool.submit(sdk.invoke, name, {"act": "sleep", "seconds": 1}) for name in ("reserving", "other")]
             assert [answer.result().status for answer in at_once] == [200, 200]
+        told = sdk.functions.get_account_settings()["AccountLimit"]
+        assert (told["ConcurrentExecutions"], told["UnreservedConcurrentExecutions"]) == (3, 1)
         sdk.functions.put_function_concurrency(FunctionName="reserving", ReservedConcurrentExecutions=3)
         _, _, answer = refusal(sdk.functions, "other")
         assert answer["Reason"] == "ConcurrentInvocationLimitExceeded"

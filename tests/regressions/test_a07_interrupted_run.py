@@ -5,8 +5,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 from driver_process import driver
 from fault_proxy import BLOCKS, Fault
+
+import serverless_gc as sgc
+from serverless_gc import background
 
 SCRIPT = """
 import asyncio, os, signal, sys, threading, time
@@ -102,3 +106,22 @@ def test_over_http(proxied, account, count_objects, wait_until, tmp_path):
         running.say("close")
         running.end()
         assert count_objects(name) == 0
+
+
+def test_a_function_that_outlives_its_session_stores_nothing(proxied, count_objects, wait_until):
+    """It reads for two seconds; by then the round was decoded without it, and the session has swept what was its."""
+    proxy, options = proxied
+    proxy.faults = [Fault("delay", r"GET .*/rows/00003$", seconds=2.0)]
+    X, w = np.random.default_rng(0).standard_normal((400, 10)), np.ones(10)
+    with sgc.Session("aws", **options()) as s:
+        data = s.encode(X, code="mds", n_workers=8, k=6, name="late")
+        np.testing.assert_allclose(data.matvec(w), X @ w)
+        run = background.run(s.resources()).run
+    assert count_objects(run) == 0
+    proxy.faults = []
+    # It looks for what says that its run is there, and finds it gone.
+    wait_until(lambda: any(re.match(r"HEAD .*/alive/", what) for _, what in proxy.asked))
+    with sgc.Session("aws", **options()) as s:
+        np.testing.assert_allclose(s.encode(X, code="uncoded", n_workers=8).matvec(w), X @ w)
+        s.delete("late")
+    assert count_objects(run) == 0

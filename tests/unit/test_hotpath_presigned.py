@@ -31,6 +31,7 @@ TASK = Task(
     store="s3://bucket/runs",
     operand_key="round/1/operand",
     cancel_key="round/1/cancel",
+    alive_key="alive/0000",
 )
 
 
@@ -86,7 +87,8 @@ async def test_a_task_gets_the_urls_of_what_it_may_do():
     store = S3Store("bucket", "runs", region="us-east-1", endpoint="http://127.0.0.1:9")
     task = await with_urls(store, TASK, expires=60)
     assert list(task.urls) == [
-        "GET data/0", "GET data/1", "GET round/1/operand", "GET round/1/0", "HEAD round/1/cancel", "PUT round/1/0",
+        "GET data/0", "GET data/1", "GET round/1/operand", "GET round/1/0", "HEAD round/1/cancel", "HEAD alive/0000",
+        "PUT round/1/0",
     ]  # fmt: skip
     for name, url in task.urls.items():
         method, _, key = name.partition(" ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import threading
@@ -15,7 +16,7 @@ from serverless_gc.errors import StoreError
 from serverless_gc.inject import Faults
 from serverless_gc.store import CountingStore, FaultyStore, LocalStore, MemoryStore
 from serverless_gc.wire import PROTOCOL, CsrBlock, Reply, Task, mismatch, pack, pack_block
-from serverless_gc.worker import kernels
+from serverless_gc.worker import entry, kernels
 from serverless_gc.worker.blobs import open_blobs
 from serverless_gc.worker.entry import Warm, handle, run
 
@@ -45,6 +46,12 @@ class Bench:
 
     def run(self, task):
         return Reply.from_bytes(run(task.to_bytes(), self.open, warm=self.warm, sleep=self.waits.append))
+
+    def stored(self):
+        async def listed():
+            return [info.key async for info in self.store.list()]
+
+        return asyncio.run(listed())
 
     def open(self, url):
         assert url == self.store.url
@@ -395,3 +402,23 @@ def test_cold_is_said_once():
     task = Task("r", 0, "t", 0, 0, "noop", (), "", "file:///nowhere")
     run(task.to_bytes())
     assert Reply.from_bytes(run(task.to_bytes())).stats["cold"] is False
+
+
+@pytest.mark.parametrize("publish", [0, 1])
+def test_a_task_that_took_long_stores_nothing_when_its_run_is_gone(monkeypatch, publish):
+    """Nobody would delete it: the session has swept what it had stored."""
+    params = {"publish": publish, "n_messages": 2} if publish else {}
+    blocks = ("run/blocks/3",) * (2 if publish else 1)
+    bench = Bench(CountingStore(MemoryStore()))
+    task = bench.task(alive_key="run/alive/0000", params=params, blocks=blocks)
+    assert bench.run(task).status == "ok"  # a quick one does not even look
+    assert bench.store.requests["head"] == 0
+    monkeypatch.setattr(entry, "LOOK_AGAIN", 0.0)
+    late = replace(task, result_key="run/results/8")
+    before = bench.stored()
+    assert bench.run(late).status == "cancelled"
+    assert bench.stored() == before
+    bench.raw.put("run/alive/0000", b"")
+    assert bench.run(late).status == "ok"
+    assert bench.raw.exists("run/results/8")
+    assert bench.run(bench.task(result_key="run/results/9")).status == "ok"  # a driver that leaves no such mark

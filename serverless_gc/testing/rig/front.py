@@ -1,4 +1,4 @@
-"""The rig's one port: Invoke goes to the data plane, everything else through to moto, byte for byte."""
+"""The rig's one port: what is about running functions goes to the data plane, all else to moto, byte for byte."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from serverless_gc.testing.rig.settings import steps_from_json
 __all__ = ["Front"]
 
 _INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations/?")
+_SETTINGS = "/2016-08-19/account-settings"
 _SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/")
 _COPY_BYTES = 2**18
 
@@ -68,6 +69,9 @@ class Front:
         """Serve one request; whether the connection goes on."""
         head = await read_head(reader)
         invoke = _INVOKE.fullmatch(head.path) if head.method == "POST" else None
+        if head.method == "GET" and head.path.rstrip("/") == _SETTINGS and (scope := _scope(head)):
+            writer.write(answer(200, json.dumps({"AccountLimit": self._plane.account_limit(scope[0])}).encode()))
+            return True
         if invoke is None and not head.path.startswith(ADMIN):
             await self._pass_through(head, reader, writer)
             return False
@@ -85,7 +89,7 @@ class Front:
         return head.headers.get("connection", "").lower() != "close"
 
     async def _invoke(self, function: str, head: Head, body: bytes) -> Answer:
-        scope = _SCOPE.search(head.headers.get("authorization", ""))
+        scope = _scope(head)
         if scope is None:
             code = "MissingAuthenticationTokenException"
             return Answer(403, b'{"message":"Missing Authentication Token"}', {"x-amzn-ErrorType": code})
@@ -95,7 +99,7 @@ class Front:
             Request(
                 function=function,
                 qualifier=qualifier,
-                region=scope[1],
+                region=scope[0],
                 kind=kind,
                 body=body,
                 tail=head.headers.get("x-amz-log-type", "") == "Tail",
@@ -105,8 +109,8 @@ class Front:
 
     async def _pass_through(self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Join the connection with one of moto, which closes it after its answer."""
-        scope = _SCOPE.search(head.headers.get("authorization", ""))
-        if scope is not None and scope[2] == "logs":
+        scope = _scope(head)
+        if scope is not None and scope[1] == "logs":
             self._logs.flush()
         moto_reader, moto_writer = await asyncio.open_connection("127.0.0.1", self._moto_port, limit=BUFFER_BYTES)
         moto_writer.write(head.raw)
@@ -130,6 +134,12 @@ class Front:
         if action is None:
             return answer(404, b"{}")
         return answer(200, json.dumps(action(json.loads(body or b"null"))).encode())
+
+
+def _scope(head: Head) -> tuple[str, str] | None:
+    """Return region and service for which a request was signed, None if it was not."""
+    found = _SCOPE.search(head.headers.get("authorization", ""))
+    return None if found is None else (found[1], found[2])
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -175,13 +175,23 @@ class Plane:
         finally:
             self._running.subtract(taken)
 
+    def account_limit(self, region: str) -> dict[str, int]:
+        """Return what Lambda's GetAccountSettings says of the account in a region."""
+        limits, concurrency = self._settings.limits, self._settings.concurrency
+        return {
+            "ConcurrentExecutions": concurrency,
+            "UnreservedConcurrentExecutions": concurrency - self._account.reserved(region),
+            "CodeSizeZipped": limits.code_zip_bytes,
+            "CodeSizeUnzipped": limits.code_bytes,
+        }
+
     def _full(self, function: Function) -> str:
         """Return Lambda's reason for refusing an invocation, empty if there is room."""
         if function.reserved >= 0:
             full = self._running[_place(function)] >= function.reserved
             return "ReservedFunctionConcurrentInvocationLimitExceeded" if full else ""
         # What others have reserved is theirs, used or not; functions without a reservation share the rest.
-        shared = self._settings.concurrency - self._account.reserved(function.region)
+        shared = self.account_limit(function.region)["UnreservedConcurrentExecutions"]
         return "ConcurrentInvocationLimitExceeded" if self._running[function.region] >= shared else ""
 
     async def _act(self, function: Function, doing: Doing, request: Request, body: bytes) -> Answer:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["blocking", "homed", "loop", "run"]
+__all__ = ["blocking", "guarded_at_fork", "homed", "loop", "run"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,21 +37,34 @@ def _started_executor() -> ThreadPoolExecutor:
     return executor
 
 
+def guarded_at_fork(lock: threading.Lock, in_child: Callable[[], None] | None = None) -> None:
+    """Have no thread hold a lock while the process forks, so that it is free in the child; call ``in_child`` there."""
+
+    def after_in_child() -> None:
+        lock.release()
+        if in_child is not None:
+            in_child()
+
+    if hasattr(os, "register_at_fork"):  # where processes fork
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=after_in_child)
+
+
 class _Background:
-    """The loop of one process, started on first use."""
+    """The loop of one process, started on first use, whichever of its threads is the first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+        guarded_at_fork(self._lock, self._forget)
+
+    def _forget(self) -> None:
+        self._loop = None
 
     def get(self) -> asyncio.AbstractEventLoop:
-        if self._loop is not None and self._pid == os.getpid():
+        if self._loop is not None:
             return self._loop
-        if self._pid != os.getpid():  # first use, or the child of a fork whose lock may be held for ever
-            self._lock = threading.Lock()
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
+            if self._loop is None:
                 started = threading.Event()
                 new = asyncio.new_event_loop()
                 new.set_default_executor(_started_executor())
@@ -63,7 +76,7 @@ class _Background:
 
                 threading.Thread(target=serve, name="serverless-gc", daemon=True).start()
                 started.wait()
-                self._loop, self._pid = new, os.getpid()
+                self._loop = new
             return self._loop
 
 

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextvars
 import os
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -464,16 +465,19 @@ def current_session() -> Session | None:
 
 
 _DEFAULTS: dict[str, Session] = {}
+_DEFAULTS_LOCK = threading.Lock()
+background.guarded_at_fork(_DEFAULTS_LOCK)
 
 
 def default_session(backend: str | None) -> Session:
     """Return the session that calls without one share, one per backend; closed at exit."""
     name = config.resolve({"backend": backend})["backend"].value
-    session = _DEFAULTS.get(name)
-    if session is None or session.closed:
-        session = _DEFAULTS[name] = Session(name)
-        atexit.register(session.close)
-    return session
+    with _DEFAULTS_LOCK:
+        session = _DEFAULTS.get(name)
+        if session is None or session.closed:
+            session = _DEFAULTS[name] = Session(name)
+            atexit.register(session.close)
+        return session
 
 
 def _second(first: BaseException | None, error: ServerlessGCError) -> None:

@@ -92,7 +92,9 @@ class Loop:
     async def _begin(self) -> None:
         res = await self.data.owner.resources()
         self.evaluations.watch(res.host)
-        saved = await self.place.read() if self.place is not None and self.resume else None
+        saved = None if self.place is None else await self.place.read()  # also to learn what must not be replaced
+        if not self.resume:
+            saved = None
         if saved is not None and self.place is not None:
             saved.check(self.settings, self.place.where)
             self.bound = saved.meta["bound"]

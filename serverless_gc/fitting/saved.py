@@ -15,6 +15,7 @@ from serverless_gc.optim.checkpoint import Checkpoint, read_file, write_file
 from serverless_gc.resources import Resources
 from serverless_gc.store import Store, open_store
 from serverless_gc.wire import FrameError
+from serverless_gc.wire.frame import MAGIC
 
 __all__ = ["Place", "random_states", "restore_random_states"]
 
@@ -48,10 +49,12 @@ class Place:
             raise InputError(f"there is no folder for the checkpoint {self.where}: make it first")
 
     async def read(self) -> Checkpoint | None:
-        """Return the checkpoint; None if there is none, or what is there is damaged.
+        """Return the checkpoint; None if there is none, or it is damaged.
 
         Raises
         ------
+        InputError
+            If what is there is something else, which a checkpoint must not replace.
         StoreError
             If it is there and cannot be read.
         """
@@ -68,6 +71,12 @@ class Place:
         try:
             return Checkpoint.from_bytes(data)
         except (FrameError, KeyError, TypeError) as exc:
+            foreign = data and bytes(data[: len(MAGIC)]) != MAGIC
+            if foreign or (isinstance(exc, FrameError) and exc.reason == "version"):
+                raise InputError(
+                    f"{self.where} is there and is no checkpoint of this version ({exc}): give checkpoint= another "
+                    "name, or delete it"
+                ) from exc
             _log.warning("the checkpoint %s is damaged and is ignored, the run begins anew: %s", self.where, exc)
             return None
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 __all__ = [
     "ALIGNMENT",
     "FORMAT_VERSION",
+    "MAGIC",
     "STAMP_BYTES",
     "Frame",
     "FrameError",
@@ -46,7 +47,8 @@ ALIGNMENT = 64
 _PREFIX = struct.Struct("<4sHHIIQ")
 STAMP_BYTES = _PREFIX.size
 """By how many of its first bytes two frames can be told apart, see `stamp`."""
-_MAGIC = b"SGCF"
+MAGIC = b"SGCF"
+"""What every frame begins with."""
 _KINDS = frozenset("biufc")
 _MOST_ITEM_BYTES = {"c": 16}  # a long double means another number on another processor
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=True)
@@ -104,7 +106,7 @@ def pack_parts(header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -
         offset = start + raw.nbytes
     text = _ENCODER.encode({**header, "arrays": table, "crc": crc}).encode("utf-8")
     body_start = _aligned(_PREFIX.size + len(text))
-    prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, 0, len(text), zlib.crc32(text), body_start + offset)
+    prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, 0, len(text), zlib.crc32(text), body_start + offset)
     head = prefix + text + bytes(body_start - _PREFIX.size - len(text))
     return [head, *parts]
 
@@ -146,7 +148,7 @@ def unpack(buffer: bytes | bytearray | memoryview, *, verify: bool = True) -> Fr
     if view.nbytes < _PREFIX.size:
         raise FrameError(f"{view.nbytes} bytes are too few for a frame", "length")
     magic, version, reserved, header_len, header_crc, total = _PREFIX.unpack_from(view)
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise FrameError(f"not a frame: it starts with {bytes(view[:4])!r}", "magic")
     if version != FORMAT_VERSION:
         raise FrameError(f"frame format {version}, this side reads {FORMAT_VERSION}", "version")

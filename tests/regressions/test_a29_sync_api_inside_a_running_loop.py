@@ -36,6 +36,28 @@ def test_beside_running_loops_threads_and_often(problem):
     assert threading.active_count() == threads
 
 
+THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+import threading
+import numpy as np, serverless_gc as sgc
+X, y, w = np.ones((200, 6)), np.ones(200), np.zeros(6)
+together = threading.Barrier(8)
+
+def call(_):
+    together.wait()
+    return sgc.coded_gradient(X, y, w, code="polar")
+
+with ThreadPoolExecutor(8) as pool:
+    assert np.allclose(list(pool.map(call, range(8))), -X.T @ y)
+assert [t.name for t in threading.enumerate()].count("serverless-gc") == 1
+"""
+
+
+def test_the_very_first_call_comes_from_several_threads_at_once():
+    done = subprocess.run([sys.executable, "-c", THREADS], check=False, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 FORK = """
 import os, sys, warnings
 import numpy as np, serverless_gc as sgc

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import serverless_gc as sgc
 from serverless_gc.engine import VirtualHost
 from serverless_gc.errors import InputError, StoreError
 from serverless_gc.fitting.saved import Place, random_states, restore_random_states
@@ -149,3 +150,16 @@ def test_a_session_that_is_farther_goes_on_as_it_is():
     restore_random_states(ahead, states)
     assert next(ahead.rounds) == 9
     assert ahead.host._rng.random() == expected
+
+
+@pytest.mark.parametrize("content", [b"my notes", b"x", b"# a script\n" * 100])
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_is_no_checkpoint_is_never_replaced(tmp_path, content, resume):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    with sgc.Session("simulated") as s:
+        data = s.encode(X, X @ np.ones(3), code="uncoded", n_workers=2)
+        with pytest.raises(sgc.InputError, match=r"notes\.txt is there and is no checkpoint"):
+            sgc.minimize(data, np.zeros(3), max_rounds=2, checkpoint=path, resume=resume)
+    assert path.read_bytes() == content

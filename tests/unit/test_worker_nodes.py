@@ -232,6 +232,7 @@ async def test_weights_and_models_travel_in_one_object_and_old_ones_go():
     store = CountingStore(MemoryStore())
     kernel = push(topology=OnePeerExponential(N))
     async with NET.tasks(store, kernel) as tasks:
+        await tasks._res.alive()  # stores what says that the run is there, once
         put = store.requests["put"]
         engine = Engine(GossipReady(kernel.topology, every=1, last=40), N)
         host, most = VirtualHost(Exponential(1.0)), 0

@@ -31,7 +31,7 @@ def opener(store: Store) -> Opener:
     blobs = store.blobs()
     if blobs is not None:
         return lambda _url: blobs
-    from serverless_gc.worker.blobs import open_blobs
+    from serverless_gc.worker.opening import open_blobs
 
     return open_blobs
 

@@ -246,8 +246,8 @@ class _Child:
 
 def serve() -> None:
     """Serve frames on the standard streams until the driver hangs up: the main function of a worker process."""
-    from serverless_gc.worker.blobs import open_blobs
     from serverless_gc.worker.entry import run
+    from serverless_gc.worker.opening import open_blobs
 
     requests = sys.stdin.buffer
     with os.fdopen(os.dup(1), "wb") as replies:

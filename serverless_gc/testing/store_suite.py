@@ -27,7 +27,7 @@ from serverless_gc.errors import InputError, ObjectNotFound
 from serverless_gc.store import Blobs, Store
 from serverless_gc.types import Buffer
 from serverless_gc.wire import pack_block, unpack_block
-from serverless_gc.worker.blobs import open_blobs
+from serverless_gc.worker.opening import open_blobs
 
 __all__ = ["ODD_KEYS", "StoreSuite"]
 

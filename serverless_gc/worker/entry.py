@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from serverless_gc.wire import PROTOCOL, Block, Frame, FrameError, Reply, Task, mismatch, unpack
 from serverless_gc.worker import kernels
-from serverless_gc.worker.blobs import Blobs, Buffer, open_blobs
+from serverless_gc.worker.blobs import Blobs, Buffer
 from serverless_gc.worker.cache import BlockCache, cache_bytes
+from serverless_gc.worker.opening import open_blobs
 from serverless_gc.worker.parts import Parts
 from serverless_gc.worker.reads import Reads
 from serverless_gc.worker.retry import JITTER, Backoff, RetryCounts, RetryingBlobs

@@ -21,7 +21,7 @@ from serverless_gc.store import (
     StoreRetry,
 )
 from serverless_gc.testing.store_suite import StoreSuite
-from serverless_gc.worker.blobs import open_blobs
+from serverless_gc.worker.opening import open_blobs
 from serverless_gc.worker.retry import Backoff, RetryingBlobs
 
 

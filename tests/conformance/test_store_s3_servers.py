@@ -22,7 +22,8 @@ from serverless_gc.store import S3Store, Store
 from serverless_gc.testing.lambda_endpoint import LambdaEndpoint
 from serverless_gc.testing.store_suite import StoreSuite
 from serverless_gc.wire.sigv4 import Signer
-from serverless_gc.worker.blobs import BlobError, open_blobs
+from serverless_gc.worker.blobs import BlobError
+from serverless_gc.worker.opening import open_blobs
 from serverless_gc.worker.presigned import PresignedBlobs
 from serverless_gc.worker.s3 import S3Blobs
 

@@ -78,7 +78,7 @@ def test_no_array_is_in_the_pickle_of_a_function(problem):
 WORKER = """
 import sys, numpy
 from serverless_gc.worker.entry import run
-from serverless_gc.worker.blobs import open_blobs
+from serverless_gc.worker.opening import open_blobs
 assert numpy.__version__ == sys.argv[1], numpy.__version__
 sys.stdout.buffer.write(run(sys.stdin.buffer.read(), open_blobs))
 """

@@ -231,7 +231,7 @@ async def test_deleting_leaves_no_empty_folders(tmp_path):
 WRITER = """
 import asyncio, sys
 from serverless_gc.store import LocalStore
-from serverless_gc.worker.blobs import open_blobs
+from serverless_gc.worker.opening import open_blobs
 store = LocalStore(sys.argv[1])
 blobs = open_blobs(store.url)
 sys.stdin.readline()

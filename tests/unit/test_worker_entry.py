@@ -17,8 +17,8 @@ from serverless_gc.inject import Faults
 from serverless_gc.store import CountingStore, FaultyStore, LocalStore, MemoryStore
 from serverless_gc.wire import PROTOCOL, CsrBlock, Reply, Task, mismatch, pack, pack_block
 from serverless_gc.worker import entry, kernels
-from serverless_gc.worker.blobs import open_blobs
 from serverless_gc.worker.entry import Warm, handle, run
+from serverless_gc.worker.opening import open_blobs
 
 A = np.arange(12.0).reshape(4, 3)
 X = np.array([1.0, -1.0, 2.0])

@@ -10,7 +10,8 @@ import pytest
 
 from serverless_gc.testing.http_double import http_double, response, s3_error
 from serverless_gc.wire.sigv4 import Credentials
-from serverless_gc.worker.blobs import BlobError, BlobNotFound, open_blobs
+from serverless_gc.worker.blobs import BlobError, BlobNotFound
+from serverless_gc.worker.opening import open_blobs
 from serverless_gc.worker.retry import Backoff, RetryingBlobs
 from serverless_gc.worker.s3 import S3Blobs, open_s3
 

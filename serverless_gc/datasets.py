@@ -163,7 +163,7 @@ class DataSets:
             "fingerprint": scanned.fingerprint,
         }
         if isinstance(code, EncodedCode | LagrangeMultiMessage):  # they keep X.T y
-            identity["y"] = None if targets is None else await asyncio.to_thread(array_digest, targets)
+            identity["y"] = "" if targets is None else await asyncio.to_thread(array_digest, targets)
         location = Location(key, request.name)
         return _Checked(source, scanned, targets, code, dtype, request.publish, location, identity)
 
@@ -240,14 +240,14 @@ class DataSets:
             matrix = PartitionedMatrix(self._owner, stored, code.k, location, stored.dtype)
             if not isinstance(code, EncodedCode):
                 return GradientData(matrix, code, targets)
-            moments = Moments(extra["products"], extra["squares"]) if extra else None
+            moments = Moments(extra["products"], extra["squares"], identity["y"]) if extra else None
             return EncodedData(matrix, code, code.frame_for(identity["shape"][0]), moments)
         made = {0: await load_encoded(store, folder, code, stamped=True)}
         if await store.head(manifest_key(folder, 1)) is not None:  # not if it was stored without y, for products only
             made[1] = await load_encoded(store, folder, code, axis=1, stamped=True)
         pair = EncodedPair(self._owner, made, code, location, made[0].dtype, identity["fingerprint"])
         if isinstance(code, LagrangeMultiMessage):
-            return PolynomialData(pair, targets, extra["moments"], extra["squares"], publish)
+            return PolynomialData(pair, targets, extra["moments"], extra["squares"], identity["y"], publish)
         return CodedData(pair, targets, publish)
 
 

@@ -21,7 +21,7 @@ from serverless_gc.codes.encoded.frames import Frame
 from serverless_gc.codes.gradient.linear import LinearGradientCode
 from serverless_gc.codes.received import receive
 from serverless_gc.data import Reduction
-from serverless_gc.encode import Source, StoredParts, as_source
+from serverless_gc.encode import Source, StoredParts, array_digest, as_source
 from serverless_gc.errors import InputError
 from serverless_gc.holding import Holding
 from serverless_gc.jobs import Job
@@ -40,10 +40,11 @@ __all__ = ["EncodedData", "Moments", "encode_columns", "encode_rows", "read_whol
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What stays of the targets: ``X_i.T y_i`` and ``||y_i||**2`` of every part."""
+    """What stays of the targets: ``X_i.T y_i`` and ``||y_i||**2`` of every part, and a digest that tells them apart."""
 
     products: Sequence[FloatArray]
     squares: Sequence[float]
+    digest: str
 
 
 class _Each(LinearGradientCode):
@@ -85,6 +86,11 @@ class EncodedData(Holding, Differentiable):
     def moments(self) -> Moments | None:
         """What stays of the targets; None without ``y``."""
         return self._moments
+
+    @property
+    def targets(self) -> str:
+        """Name of the content of ``y``; empty without."""
+        return "" if self._moments is None else self._moments.digest
 
     @property
     def n_rows(self) -> int:
@@ -225,6 +231,7 @@ async def encode_rows(
         moments = Moments(
             [coded[piece].T @ targets[piece] for piece in pieces],
             [float(targets[piece] @ targets[piece]) for piece in pieces],
+            array_digest(y),
         )
     return EncodedData(parts, code, frame, moments)
 

@@ -12,7 +12,7 @@ from typing import Any
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import EncodedPair, PairData, Reduction
-from serverless_gc.encode import Source
+from serverless_gc.encode import Source, array_digest
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import normal_job
 from serverless_gc.least_squares import LeastSquares, target_moments
@@ -34,14 +34,23 @@ class PolynomialData(PairData):
         Shape of ``X``.
     code
         The code in use, with its parameters.
+    targets
+        Name of the content of ``y``; empty without.
     """
 
     def __init__(
-        self, pair: EncodedPair, y: Array | None, moments: Array | None, squares: float, publish: int | None = None
+        self,
+        pair: EncodedPair,
+        y: Array | None,
+        moments: Array | None,
+        squares: float,
+        targets: str,
+        publish: int | None = None,
     ) -> None:
         super().__init__(pair, y, publish)
         self._moments = moments
         self._squares = squares
+        self.targets = targets
 
     @property
     def moments(self) -> tuple[Array | None, float]:
@@ -132,4 +141,5 @@ async def polynomial_data(pair: EncodedPair, source: Source, y: Array | None, pu
     """Make a data set of the coded rows of ``source``, computing what is needed of the targets."""
     moments, squares = (None, 0.0) if y is None else await asyncio.to_thread(target_moments, source, y)
     pair.release()
-    return PolynomialData(pair, y, moments, squares, publish)
+    targets = "" if y is None else await asyncio.to_thread(array_digest, y)
+    return PolynomialData(pair, y, moments, squares, targets, publish)

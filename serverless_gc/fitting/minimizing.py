@@ -193,10 +193,9 @@ def _limits(max_rounds: int, tolerance: float, change: float, seconds: float | N
 def _identity(data: Data) -> dict[str, str]:
     """Say which data and code a run is about."""
     code = words(np.frombuffer(manifest_to_bytes(data.code.manifest()), np.uint8)).split()[-1]
-    y = None if isinstance(data, EncodedData) else data.y
     return {
         "X": data.fingerprint,
-        "y": words(y),
+        "y": data.targets if isinstance(data, EncodedData | PolynomialData) else words(data.y),
         "code": f"{data.code.name} ({data.code.n_workers} workers, k = {data.code.k}, {code})",
     }
 

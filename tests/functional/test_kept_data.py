@@ -197,6 +197,22 @@ def test_least_squares_data_are_held_to_the_targets_that_they_keep(memory, kind)
         s.open("numbers", y)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_is_taken_up_by_the_opened_set_and_not_with_other_targets(memory, tmp_path, kind):
+    X, y, w = problem()
+    options = {"method": "gradient-descent", "lr": 1e-3, "tolerance": 0, "checkpoint": tmp_path / "state"}
+    with sgc.Session("simulated", store=memory) as s:
+        sgc.minimize(s.encode(X, y, name="numbers", **KINDS[kind]), w, max_rounds=2, **options)
+    store = Watched(memory)
+    with sgc.Session("simulated", store=store) as s:
+        data = s.open("numbers") if kind in SQUARES else s.open("numbers", y)
+        fit = sgc.minimize(data, w, max_rounds=4, **options)
+        assert (fit.resumed_at, fit.steps) == (2, 4)
+        assert store.written() == []
+        with pytest.raises(InputError, match="of a run with other settings: y was"):
+            sgc.minimize(s.encode(X, y + 1, **KINDS[kind]), w, max_rounds=6, **options)
+
+
 def test_products_alone_are_kept_too_and_columns_are_added_when_they_are_needed(memory):
     X, y, w = problem()
     with sgc.Session(store=memory) as s:

@@ -14,12 +14,36 @@ from serverless_gc.errors import DeadlineExceeded, InputError
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.observe import Report
-from serverless_gc.policies import FirstK, Guarded, UntilDecodable
+from serverless_gc.policies import (
+    AdaSync,
+    Anytime,
+    FirstDone,
+    FirstK,
+    GlobalBatch,
+    GossipReady,
+    Groups,
+    Guarded,
+    LocallyAsync,
+    UntilDecodable,
+)
+from serverless_gc.policies.following import Following
 from serverless_gc.session import Session
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, waiting
 
-__all__ = ["Evaluations", "TimeIsUp", "as_factory", "exact_rounds"]
+__all__ = ["Evaluations", "TimeIsUp", "as_factory", "check_policy", "exact_rounds"]
+
+
+_APART: Mapping[type[WaitPolicy], str] = {
+    Anytime: "workers that stop at a time and send what they have; take sgc.Deadline(..., on_expire='close')",
+    FirstDone: "workers that publish mini-batches",
+    Groups: "workers that share their data with a group",
+    GlobalBatch: "gradients that are weighted by their tokens; take sgc.KBatchAsync",
+    AdaSync: "the loss of each round, which a gradient does not tell; take sgc.KSync",
+    LocallyAsync: "models of groups; take sgc.minimize_decentralized(method='lasgd')",
+    GossipReady: "models of nodes; take sgc.minimize_decentralized",
+}
+"""Policies whose rule means something only with their own kind of work, and what that is."""
 
 
 class TimeIsUp(Exception):
@@ -36,6 +60,20 @@ def as_factory(policy: Any) -> PolicyFactory | None:
         raise InputError(f"policy must be a waiting policy or a function from a code to one, got {policy!r}")
     factory: PolicyFactory = policy
     return factory
+
+
+def check_policy(policy: WaitPolicy) -> None:
+    """Raise `InputError` if a policy, or one that it follows, needs another kind of work than gradients."""
+    while True:
+        for kind, needed in _APART.items():
+            if isinstance(policy, kind):
+                raise InputError(
+                    f"{kind.__name__} is about {needed}. Its own loop is serverless_gc.training.Training, see "
+                    "examples/reproductions"
+                )
+        if not isinstance(policy, Following):
+            return
+        policy = policy.inner
 
 
 def exact_rounds(policy: PolicyFactory | None, data: Data, options: Mapping[str, Any]) -> PolicyFactory | None:

@@ -14,7 +14,7 @@ from serverless_gc.codes.base import manifest_to_bytes
 from serverless_gc.data import CodedData, Reduction
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError
-from serverless_gc.fitting.evaluate import Evaluations, as_factory, exact_rounds
+from serverless_gc.fitting.evaluate import Evaluations, as_factory, check_policy, exact_rounds
 from serverless_gc.fitting.loop import Limits, Loop
 from serverless_gc.fitting.methods import Rule, plan, words
 from serverless_gc.fitting.result import Fit, Iterate
@@ -153,7 +153,10 @@ async def minimize_async(
     if unknown := set(objective) - set(signature(data.value_and_gradient_async).parameters):
         raise InputError(f"{min(unknown)}= does not go with {data.code.name!r}: leave it out or take another code")
     factory = as_factory(policy)
-    stale = factory is not None and factory(data.code).leftover == "keep"
+    probe = None if factory is None else factory(data.code)
+    if probe is not None:
+        check_policy(probe)
+    stale = probe is not None and probe.leftover == "keep"
     # One round is less accurate in the value, which searches compare; and when it is chosen depends on the past.
     plain = checkpoint is not None or isinstance(chosen.make(1.0), Searching)
     if plain and isinstance(data, CodedData) and objective.get("strategy", "auto") == "auto":

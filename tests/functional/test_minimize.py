@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize as scipy_minimize
 
 import serverless_gc as sgc
+from serverless_gc import policies
 from serverless_gc.errors import DeadlineExceeded, InputError
 from serverless_gc.optim import SGD, box, power
 from serverless_gc.stragglers import Exponential
@@ -289,6 +290,11 @@ async def test_the_asynchronous_twin(data, logistic):
         ({"w0": np.zeros(3)}, r"must have shape \(5,\)"),
         ({"policy": 3}, "policy must be a waiting policy"),
         ({"policy": sgc.KBatchSync(3)}, "use KSync instead"),
+        ({"policy": policies.Anytime(1.0)}, r"Anytime is about workers that stop at a time.*take sgc\.Deadline"),
+        ({"policy": policies.AdaSync(2, interval=1.0)}, "AdaSync is about the loss of each round"),
+        ({"policy": sgc.Deadline(policies.Groups([[0, 1]]), 5.0)}, "Groups is about workers that share their data"),
+        ({"policy": policies.FirstDone(2)}, "FirstDone is about workers that publish mini-batches"),
+        ({"policy": policies.GlobalBatch(3)}, "GlobalBatch is about gradients that are weighted"),
         ({"policy": sgc.KAsync(3)}, "need a gradient code"),
         ({"with_report": True}, "the report is part of the fit"),
         ({"checkpoint": "/absent/run"}, "there is no folder"),

@@ -168,6 +168,8 @@ def choose_code(
         chosen = get_code("polar" if code == "auto" else code, n_workers=n_workers, k=k, **params)
     if isinstance(chosen, ProjectiveCode):
         return chosen
+    if chosen.kind == "matmul":
+        raise InputError(f"{chosen.name!r} multiplies two coded matrices: sgc.coded_matmul(A, B, code={chosen.name!r})")
     if chosen.target == "blocks" and chosen.kind not in {"data", "multi-message"}:
         raise InputError(
             f"{chosen.name!r} is a {chosen.kind} code; encoded data need a data code, or a gradient code that sums "

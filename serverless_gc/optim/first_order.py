@@ -58,7 +58,14 @@ class SGD:
 
 
 class ModelAverage(SGD):
-    """Takes the averaged model that an aggregator handed over as ``x - average``: a step of length one."""
+    """Takes the averaged model that an aggregator handed over as ``x - average``: a step of length one.
+
+    Examples
+    --------
+    >>> rule = ModelAverage()
+    >>> rule.step(np.array([4.0]), Update(np.array([4.0 - 1.5])), rule.init(np.zeros(1)), 0)[0]
+    array([1.5])
+    """
 
     __slots__ = ()
 
@@ -71,6 +78,15 @@ class Momentum:
     """Heavy ball: ``u = beta * u + d``, ``x - lr * u``.
 
     B. T. Polyak, "Some methods of speeding up the convergence of iteration methods" (1964).
+
+    Examples
+    --------
+    >>> rule = Momentum(1.0, beta=0.5)
+    >>> x, state = np.array([4.0]), rule.init(np.array([4.0]))
+    >>> for t in range(2):
+    ...     x, state = rule.step(x, Update(np.array([1.0])), state, t)
+    >>> x.round(6)
+    array([1.5])
     """
 
     lr: Rate
@@ -98,6 +114,15 @@ class Nesterov:
     scheme for convex functions, ``m = (s - 1) / s'`` with ``s' = (1 + sqrt(1 + 4 s**2)) / 2``; a number fixes it.
 
     Y. Nesterov, "A method for solving the convex programming problem with convergence rate O(1/k^2)" (1983).
+
+    Examples
+    --------
+    >>> rule = Nesterov(1.0, beta=0.5)
+    >>> x, state = np.array([4.0]), rule.init(np.array([4.0]))
+    >>> for t in range(2):
+    ...     x, state = rule.step(x, Update(np.array([1.0])), state, t)
+    >>> x.round(6)
+    array([0.75])
     """
 
     lr: Rate
@@ -126,6 +151,15 @@ class Adam:
     """Adam with bias correction.
 
     D. P. Kingma, J. Ba, "Adam: A Method for Stochastic Optimization" (2014).
+
+    Examples
+    --------
+    >>> rule = Adam(0.5)
+    >>> x, state = np.array([4.0]), rule.init(np.array([4.0]))
+    >>> for t in range(2):
+    ...     x, state = rule.step(x, Update(np.array([1.0])), state, t)
+    >>> x.round(6)
+    array([3.])
     """
 
     lr: Rate = 1e-3
@@ -157,6 +191,15 @@ class AMSGrad:
 
     S. J. Reddi, S. Kale, S. Kumar, "On the Convergence of Adam and Beyond" (2018); T. Chen, Z. Guo, Y. Sun, W. Yin,
     "CADA: Communication-Adaptive Distributed Adam" (2021).
+
+    Examples
+    --------
+    >>> rule = AMSGrad(0.1, beta2=0.0)
+    >>> x, state = np.array([4.0]), rule.init(np.array([4.0]))
+    >>> for t in range(2):
+    ...     x, state = rule.step(x, Update(np.array([1.0])), state, t)
+    >>> x.round(6)
+    array([3.971])
     """
 
     lr: Rate = 1e-3
@@ -192,6 +235,15 @@ class DualAveraging:
         ``L``: the inverse of the first step's length.
     alpha
         Growth of the regularization; 0 makes it gradient descent with step ``1 / L``.
+
+    Examples
+    --------
+    >>> rule = DualAveraging(2.0, alpha=2.0)
+    >>> x, state = np.array([4.0]), rule.init(np.array([4.0]))
+    >>> for t in range(2):
+    ...     x, state = rule.step(x, Update(np.array([1.0])), state, t)
+    >>> x.round(6)
+    array([3.5])
     """
 
     smoothness: float

@@ -71,7 +71,14 @@ def l2_ball(radius: float) -> Prox:
 
 @dataclass(frozen=True, slots=True)
 class ProximalGradient:
-    """``prox(x - lr * d, lr)``."""
+    """``prox(x - lr * d, lr)``.
+
+    Examples
+    --------
+    >>> rule = ProximalGradient(0.5, soft_threshold(1.0))
+    >>> rule.step(np.array([4.0, 1.0]), Update(np.array([2.0, 2.0])), (), 0)[0]
+    array([2.5, 0. ])
+    """
 
     lr: Rate
     prox: Prox
@@ -107,6 +114,15 @@ class FISTA:
     Notes
     -----
     ``state[0]`` is the iterate; the point ``x`` that the next gradient is taken at lies ahead of it.
+
+    Examples
+    --------
+    >>> rule = FISTA(0.5, soft_threshold(1.0))
+    >>> x, state = np.array([4.0]), rule.init(np.array([4.0]))
+    >>> for t in range(2):
+    ...     x, state = rule.step(x, Update(np.array([1.0])), state, t)
+    >>> state[0], x > state[0]
+    (array([2.]), array([False]))
     """
 
     lr: Rate

@@ -95,28 +95,69 @@ class FirstK:
 
 
 class KSync(FirstK):
-    """Wait for ``k`` results, void the rest, start afresh."""
+    """Wait for ``k`` results, void the rest, start afresh.
+
+    S. Dutta, J. Wang, G. Joshi, "Slow and Stale Gradients Can Win the Race" (2020), like the three that follow.
+
+    Examples
+    --------
+    >>> from serverless_gc.engine import Engine, VirtualHost
+    >>> from serverless_gc.stragglers import Exponential
+    >>> [outcome] = VirtualHost(Exponential(1.0)).simulate(Engine(KSync(3), n_slots=8), rounds=1)
+    >>> len(outcome.arrivals), outcome.counts.voided
+    (3, 5)
+    """
 
     def __init__(self, k: int) -> None:
         super().__init__(k)
 
 
 class KBatchSync(FirstK):
-    """Wait for ``k`` results of one version; a fast slot may deliver several."""
+    """Wait for ``k`` results of one version; a fast slot may deliver several.
+
+    Examples
+    --------
+    >>> from serverless_gc.engine import Engine, VirtualHost
+    >>> from serverless_gc.stragglers import Constant, PerSlot
+    >>> law = PerSlot(Constant(1.0), (1.0, 9.0))
+    >>> [outcome] = VirtualHost(law).simulate(Engine(KBatchSync(3), n_slots=2), rounds=1)
+    >>> [arrival.task.slot for arrival in outcome.arrivals]
+    [0, 0, 0]
+    """
 
     def __init__(self, k: int) -> None:
         super().__init__(k, eager=True)
 
 
 class KAsync(FirstK):
-    """Wait for ``k`` results, stale ones included; the rest stays in flight."""
+    """Wait for ``k`` results, stale ones included; the rest stays in flight.
+
+    Examples
+    --------
+    >>> from serverless_gc.engine import Engine, VirtualHost
+    >>> from serverless_gc.stragglers import Constant, PerSlot
+    >>> law = PerSlot(Constant(1.0), (1.0, 2.5))
+    >>> rounds = VirtualHost(law).simulate(Engine(KAsync(1), n_slots=2), rounds=3)
+    >>> [(a.task.slot, r.version - a.task.version) for r in rounds for a in r.arrivals]
+    [(0, 0), (0, 0), (1, 2)]
+    """
 
     def __init__(self, k: int) -> None:
         super().__init__(k, leftover="keep")
 
 
 class KBatchAsync(FirstK):
-    """Wait for ``k`` results, stale ones included; every slot is always busy."""
+    """Wait for ``k`` results, stale ones included; every slot is always busy.
+
+    Examples
+    --------
+    >>> from serverless_gc.engine import Engine, VirtualHost
+    >>> from serverless_gc.stragglers import Constant, PerSlot
+    >>> law = PerSlot(Constant(1.0), (1.0, 9.0))
+    >>> rounds = VirtualHost(law).simulate(Engine(KBatchAsync(2), n_slots=2), rounds=2)
+    >>> [[a.task.slot for a in r.arrivals] for r in rounds]
+    [[0, 0], [0, 0]]
+    """
 
     def __init__(self, k: int) -> None:
         super().__init__(k, leftover="keep", eager=True)

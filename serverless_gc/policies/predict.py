@@ -116,6 +116,13 @@ class EmpiricalWindow(Stateful):
     ----------
     rounds
         How many complete rounds are looked at.
+
+    Examples
+    --------
+    >>> window = EmpiricalWindow()
+    >>> window.observe({0: 4.0, 1: 1.0, 2: 2.0}, {})
+    >>> window.rates().tolist()
+    [1.0, 1.0, 0.75]
     """
 
     remembered = ("_window",)
@@ -170,6 +177,14 @@ class KalmanLog(Stateful):
     -----
     A small state-space model in the place of the learned one of M. Teng, F. Wood, "Bayesian Distributed Stochastic
     Gradient Descent" (2018). Rare large stragglers that hit any slot are not what it models.
+
+    Examples
+    --------
+    >>> followed = KalmanLog()
+    >>> for _ in range(20):
+    ...     followed.observe({0: 1.0, 1: 1.0, 2: 10.0}, {})
+    >>> int(followed.rates().argmax()) + 1  # the third is not worth waiting for
+    2
     """
 
     remembered = ("_level", "_variance")

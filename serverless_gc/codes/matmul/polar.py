@@ -44,6 +44,10 @@ class PolarMatmulCode(MatmulCode):
     InputError
         If sizes contradict one another, ``n_right`` is no power of two, ``p > n_left`` or ``q > n_right``.
 
+    References
+    ----------
+    B. Bartan, M. Pilanci, "Straggler Resilient Serverless Computing Based on Polar Codes", 2019, arXiv:1901.06811.
+
     Examples
     --------
     >>> code = PolarMatmulCode(16, p=3, q=3)

@@ -85,6 +85,12 @@ class NonsystematicMDSCode(LinearCode):
     InputError
         If ``k > n_workers``, the construction is unknown, or not stable at this size.
 
+    References
+    ----------
+    K. Lee, M. Lam, R. Pedarsani, D. Papailiopoulos, K. Ramchandran, "Speeding Up Distributed Machine Learning Using
+    Codes", 2015, arXiv:1512.02673 (MDS codes for products); M. Fahim, V. R. Cadambe, "Numerically Stable Polynomially
+    Coded Computing", 2019, arXiv:1903.08326 (Chebyshev polynomials).
+
     Examples
     --------
     >>> import numpy as np

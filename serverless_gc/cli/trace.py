@@ -70,7 +70,4 @@ def _advice(recorded: Trace, done: Array) -> str:
         "cancel": "old tasks take longer than fresh ones would: give late tasks up (leftover='cancel')",
         "either": "old tasks take about as long as fresh ones: keeping and giving up late tasks is equal",
     }
-    return (
-        f"After {seconds_in_words(found.ages[-1])} a task has {seconds_in_words(found.residuals[-1])} to go, a fresh "
-        f"one takes {seconds_in_words(found.fresh)}; {what[found.leftover]}."
-    )
+    return f"Counted {found.seen()}; {what[found.leftover]}."

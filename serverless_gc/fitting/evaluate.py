@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.engine import Host, VirtualHost
 from serverless_gc.errors import DeadlineExceeded, InputError
+from serverless_gc.fitting.delays import Delays
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.observe import Report
@@ -116,10 +117,17 @@ class Evaluations:
     ----------
     account, report
         What they have cost so far.
+    delays
+        How long the newest tasks took.
     """
 
     def __init__(
-        self, data: Data, options: Mapping[str, Any], policy: PolicyFactory | None, seconds: float | None
+        self,
+        data: Data,
+        options: Mapping[str, Any],
+        policy: PolicyFactory | None,
+        seconds: float | None,
+        leftover: Literal["keep", "cancel"] = "cancel",
     ) -> None:
         self._data = data
         self._options = dict(options)
@@ -132,6 +140,7 @@ class Evaluations:
         self._ignored = 0.0
         self.account = Account()
         self.report = Report(rounds=0)
+        self.delays = Delays(leftover)
 
     def watch(self, host: Host) -> None:
         """Ask a simulated clock what runs on unseen, from now on."""
@@ -178,6 +187,7 @@ class Evaluations:
                 raise TimeIsUp from None
             raise
         self.spent(report)
+        self.delays.add(report)
         if np.iscomplexobj(gradient):
             raise InputError("complex data have complex gradients, and minimize serves real weights only")
         return float(value), gradient

@@ -279,6 +279,7 @@ class Loop:
             account=self.evaluations.account,
             report=self.evaluations.report,
             resumed_at=self.resumed_at,
+            trace=self.evaluations.delays.trace(),
         )
 
 

@@ -176,7 +176,13 @@ async def minimize_async(
         resume=resume,
         callback=callback,
         progress=progress,
-        evaluations=Evaluations(data, objective, None if stale else exact_rounds(factory, data, options), seconds),
+        evaluations=Evaluations(
+            data,
+            objective,
+            None if stale else exact_rounds(factory, data, options),
+            seconds,
+            "keep" if stale else "cancel",
+        ),
         policy=factory,
         seed=seed,
     )

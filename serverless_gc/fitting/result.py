@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from serverless_gc.observe import Report, Span
 from serverless_gc.plan import Cost, Platform
+from serverless_gc.stragglers import Diagnosis, Trace, diagnose
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["Account", "Fit", "Iterate", "Reason", "peak", "said"]
@@ -247,6 +248,9 @@ class Fit:
         The merged report of all rounds of this call, without single attempts.
     resumed_at
         Step at which a checkpoint was taken up; None if it began at ``w0``.
+    trace
+        The delays of the newest rounds of this call, some 4000 attempts, for ``recommend(delay=...)``,
+        ``serverless-gc plan --trace`` and `diagnosis`. None if no result arrived.
     """
 
     w: Array
@@ -263,6 +267,12 @@ class Fit:
     account: Account
     report: Report
     resumed_at: int | None = None
+    trace: Trace | None = None
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """What the delays say about waiting, see `serverless_gc.stragglers.diagnose`; None if they are too few."""
+        return None if self.trace is None else diagnose(self.trace)
 
     @property
     def success(self) -> bool:
@@ -282,6 +292,7 @@ class Fit:
                 f"{self.method}{f' on {who}' if who else ''}: {self.steps} steps{taken_up}; {self.message}",
                 f"  value    {self.value:.8g}{slope}",
                 str(self.account),
+                *(f"  delays   {found}" for found in [self.diagnosis] if found is not None),
                 *(f"  note     {note}" for note in self.report.notes),
             ]
         )

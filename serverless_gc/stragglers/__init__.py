@@ -1,5 +1,6 @@
 """Laws of delay, order statistics, and recorded traces."""
 
+from serverless_gc.stragglers.diagnosis import Diagnosis, Persistence, diagnose, persistence
 from serverless_gc.stragglers.empirical import Empirical
 from serverless_gc.stragglers.families import Bimodal, Erlang, Gamma, LogNormal, Lomax, Uniform, Weibull
 from serverless_gc.stragglers.hazard import Hazard, hazard
@@ -20,6 +21,7 @@ __all__ = [
     "Bimodal",
     "ColdStart",
     "Constant",
+    "Diagnosis",
     "Empirical",
     "Erlang",
     "Exponential",
@@ -38,6 +40,7 @@ __all__ = [
     "Mixture",
     "Pareto",
     "PerSlot",
+    "Persistence",
     "Replay",
     "Replicas",
     "Shifted",
@@ -45,6 +48,7 @@ __all__ = [
     "Trace",
     "Uniform",
     "Weibull",
+    "diagnose",
     "harmonic",
     "hazard",
     "lambda_heavy",
@@ -54,4 +58,5 @@ __all__ = [
     "mean_order_stat",
     "normal_order_stat",
     "parse_law",
+    "persistence",
 ]

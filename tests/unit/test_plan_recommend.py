@@ -1,5 +1,9 @@
 """The planner: what fits, what it costs, what it recommends and why; against the simulator and real rounds."""
 
+import dataclasses
+import datetime as dt
+import re
+
 import numpy as np
 import pytest
 
@@ -10,7 +14,7 @@ from serverless_gc.limits import Limits
 from serverless_gc.plan import Platform, Prices, Problem, method, price, refusals, simulate
 from serverless_gc.plan.candidates import candidates
 from serverless_gc.plan.memory import passes
-from serverless_gc.plan.prices import PRICES, SOURCES, prices_of
+from serverless_gc.plan.prices import AS_OF, PRICES, SOURCES, prices_of
 from serverless_gc.plan.rounds import shares
 from serverless_gc.plan.simulate import Ramped
 from serverless_gc.stragglers import Bimodal, PerSlot, ShiftedExponential, Trace, lambda_heavy
@@ -126,9 +130,27 @@ def test_results_inside_a_tree_are_read_by_workers_and_not_sent_out():
     assert cost.transfer == pytest.approx(3 * 80)  # of the driver's three children
 
 
-def test_prices_are_dated_and_sourced():
+def test_every_price_has_a_source_and_a_date():
+    names = {each.name for each in dataclasses.fields(Prices)}
+    assert SOURCES.keys() == PRICES.keys()
+    for (region, _), sources in SOURCES.items():
+        assert sources.keys() == names
+        for name, source in sources.items():
+            offer = {"gb_second": "AWSLambda", "invocation": "AWSLambda", "transfer_gb": "AWSDataTransfer"}
+            assert re.fullmatch(
+                rf"https://pricing\.\S+/{offer.get(name, 'AmazonS3')}/current/{region}/index\.json", source.address
+            )
+            assert dt.date(2026, 1, 1) <= dt.date.fromisoformat(source.date) <= dt.date.fromisoformat(f"{AS_OF}-28")
+
+
+def test_what_no_source_was_found_for_is_said():
+    doubtful = {(*place, name) for place, found in SOURCES.items() for name, s in found.items() if not s.confirmed}
+    transfer = {(region, each, "transfer_gb") for region in ("us-west-2", "eu-west-1") for each in ("arm64", "x86_64")}
+    assert doubtful == {("eu-west-1", "arm64", "gb_second"), *transfer}
+
+
+def test_prices_of_regions():
     assert prices_of("us-east-1", "x86_64").gb_second > prices_of("us-east-1").gb_second
-    assert all(url.startswith("https://aws.amazon.com/") for url in SOURCES.values())
     assert {architecture for _, architecture in PRICES} == {"arm64", "x86_64"}
     with pytest.raises(InputError, match="no prices are known for 'mars-1'"):
         prices_of("mars-1")

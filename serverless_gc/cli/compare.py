@@ -101,7 +101,8 @@ def _table(found: Sequence[Comparison], rounds: int) -> Table:
         )
     table.caption = (
         "load: partitions or blocks of a worker. error: squared, per partition; its bound is for the results awaited, "
-        "whichever are missing. work: passes over the data by all tasks issued."
+        "whichever are missing, - where none is known. awaited: results in the answer, of all levels in a tree. "
+        "work: passes over the data by all tasks issued."
     )
     return table
 

@@ -57,7 +57,7 @@ def plot_errors(
     title
         Title of the figure.
     mark
-        Share of missing workers at which to draw a vertical line.
+        Share of stragglers: a vertical line there, named in the legend.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def plot_errors(
     if title:
         figure.suptitle(title, fontsize=11)
     handles, labels = mean_axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), fontsize=8, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), fontsize=8, frameon=False)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -105,7 +105,9 @@ def _finish(axes: Any, name: str, mark: float | None, floor: float) -> None:
     axes.set_yscale("log")
     axes.set_ylim(floor / 1.5, 1.3)
     if mark is not None:
-        axes.axvline(mark, color="#808080", linestyle=(0, (4, 2)), linewidth=0.9, zorder=0)
+        axes.axvline(
+            mark, color="#808080", linestyle=(0, (4, 2)), linewidth=0.9, zorder=0, label=f"stragglers, {100 * mark:g}%"
+        )
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     axes.tick_params(labelsize=8)
     axes.grid(color="#E5E5E5", linewidth=0.6, zorder=0)

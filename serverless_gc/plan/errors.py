@@ -8,6 +8,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code, Tracker
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.errors import InputError
 from serverless_gc.types import FloatArray
 
@@ -36,6 +37,8 @@ class ErrorCurve:
 
 def error_curve(code: Code, *, most: float = 0.5, trials: int = 200, seed: int = 0) -> ErrorCurve:
     """Measure the decode error for every number of missing workers.
+
+    In a tree a worker is missing too if too many of its children are.
 
     Parameters
     ----------
@@ -85,6 +88,8 @@ def error_curve(code: Code, *, most: float = 0.5, trials: int = 200, seed: int =
 
 def _error(code: Code, tracker: Tracker, arrived: list[int]) -> float:
     """Return the error of what the tracker was told, by the tracker itself where it knows."""
+    if isinstance(code, CodedReduceCode):  # the tracker knows the driver's children only
+        return code.weights(code.sending(arrived)).error
     if tracker.decodable:
         return 0.0
     known = getattr(tracker, "error", None)

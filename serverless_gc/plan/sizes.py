@@ -9,6 +9,7 @@ from typing import Any
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.codes.registry import code_class, get
 from serverless_gc.errors import InputError
 from serverless_gc.plan.rounds import shares
@@ -42,8 +43,9 @@ def sized(name: str, n_workers: int, load: int | None = None) -> Sized:
     n_workers
         Number of workers.
     load
-        For a gradient code its load, which tolerates ``load - 1`` stragglers where it is exact; for a code of blocks
-        the redundancy ``n_workers / k``. The code's own choice if None. Codes without redundancy have none.
+        For a gradient code its load, which tolerates ``load - 1`` stragglers where it is exact, and in a tree as many
+        missing children as come nearest to it; for a code of blocks the redundancy ``n_workers / k``. The code's own
+        choice if None. Codes without redundancy have none.
 
     Raises
     ------
@@ -78,11 +80,12 @@ def sized(name: str, n_workers: int, load: int | None = None) -> Sized:
 
 def _told(name: str, code: Code, n_workers: int, load: int | None) -> Sized:
     """Say what differs; the load of a code without redundancy, and of a random draw, is no surprise."""
-    follows = load is not None and isinstance(code, GradientCode) and not _scales(name)
+    found_out = isinstance(code, CodedReduceCode) or (isinstance(code, GradientCode) and not _scales(name))
+    follows = load is not None and found_out
     if code.n_workers == n_workers and not (follows and _held(code) not in {1, load}):
         return Sized(code, "")
     asked = f"{n_workers} workers" + ("" if load is None else f" and load {load}")
-    found = f"{code.n_workers} workers" + ("" if load is None else f" and load {_held(code):g}")
+    found = f"{code.n_workers} workers" + ("" if load is None else f" and load {round(_held(code), 2):g}")
     return Sized(code, f"{name}: no code of {asked}; the nearest has {found}")
 
 
@@ -118,8 +121,20 @@ def _made(name: str, n_workers: int, load: int | None) -> Code:
     if not issubclass(cls, GradientCode):
         return get(name, n_workers=n_workers, k=n_workers if name == "uncoded" else max(1, n_workers // load))
     asked: dict[str, Any] = {}
-    if "load" in takes:
+    if issubclass(cls, CodedReduceCode):
+        asked = {"stragglers": _missing_children(cls(n_workers, stragglers=0), load)}
+    elif "load" in takes:
         asked = {"load": load}
     elif "stragglers" in takes:
         asked = {"stragglers": load - 1}
     return get(name, n_workers=n_workers, **asked)
+
+
+def _missing_children(tree: CodedReduceCode, load: int) -> int:
+    """Return how many children parents may miss so that workers hold most nearly so much."""
+
+    def held(s: int) -> float:
+        shares_of_all = sum((tree.branching / (s + 1)) ** level for level in range(1, tree.depth + 1))
+        return tree.n_workers / shares_of_all
+
+    return min(range(tree.branching), key=lambda s: abs(held(s) - load))

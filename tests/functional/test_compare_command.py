@@ -50,6 +50,22 @@ def test_codes_side_by_side(printed, tmp_path):
     assert image.imread(picture).shape[0] > 300
 
 
+def test_a_tree_beside_a_flat_code(printed, tmp_path):
+    """Twelve workers, two of three children suffice on both levels: tasks of 4/15 of the data, one after the other."""
+    picture = tmp_path / "tree.png"
+    code, out, err = printed(
+        *("--codes", "coded-reduce,frc", "--workers", "12", "--load", "3", "--stragglers", "0", "--rounds", "5"),
+        *("--delay", "constant:seconds=1", "--plot", str(picture)),
+    )
+    assert (code, err) == (0, "")
+    table = rows(out)
+    assert table["coded-reduce"][:5] == ["12", "4/15", "0", "0", "0"]
+    assert table["coded-reduce"][5:7] == ["6.0/6", "6.4/6.4"]  # 2 + 4 results; twice 12 * 4/15
+    assert table["frc"][6] == "3/3"
+    assert "coded-reduce: no code of 12 workers and load 3; the nearest has 12 workers and load 3.2" in out
+    assert image.imread(picture).shape[0] > 300
+
+
 def test_codes_of_blocks_and_another_law(printed):
     code, out, _ = printed(
         *("--codes", "uncoded,mds,replication", "--workers", "20", "--rounds", "20", "--slowdown", "1"),

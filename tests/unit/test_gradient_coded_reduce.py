@@ -86,6 +86,25 @@ def test_every_set_of_dead_nodes_of_a_small_tree():
                 code.aggregate(gradients, dead)
 
 
+def test_who_can_send_is_who_does_when_nodes_are_dead():
+    code = CodedReduceCode.tree(2, 3, stragglers=1)
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        arrived = set(np.flatnonzero(rng.random(code.n_workers) < 0.6).tolist())
+        able = code.sending(arrived)
+        for node in range(code.n_workers):
+            suffice = not code.children(node) or len(set(code.children(node)) & set(able)) >= 1
+            assert (node in able) == (node in arrived and suffice)
+        gradients = rng.normal(size=(code.k, 2))
+        if set(able) & set(code.children(None)):
+            np.testing.assert_allclose(code.aggregate(gradients, set(range(14)) - arrived), gradients.sum(axis=0))
+        else:
+            with pytest.raises(NotDecodableError):
+                code.aggregate(gradients, set(range(14)) - arrived)
+    with pytest.raises(InputError, match="message id"):
+        code.sending([14])
+
+
 def test_family_relations():
     code = CodedReduceCode.tree(2, 3, stragglers=1)
     assert code.levels() == (range(2), range(2, 6), range(6, 14))

@@ -24,6 +24,7 @@ def test_lines_are_the_errors_and_exact_codes_are_named(tmp_path):
         assert axes.get_yscale() == "log"
         assert axes.get_ylim()[0] < errors[1]
         assert [line.get_label() for line in (bibd, mds)] == ["bibd", "mds (exact)"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["bibd", "mds (exact)", "stragglers, 25%"]
     assert image.imread(path).shape[0] > 300
 
 

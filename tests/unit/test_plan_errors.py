@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes import get
+from serverless_gc.codes.gradient import CodedReduceCode
 from serverless_gc.errors import InputError
 from serverless_gc.plan import error_curve
 
@@ -22,6 +23,21 @@ def test_the_curve_of_a_small_code_is_near_the_enumerated_one():
         three = 3 * np.std(errors) / np.sqrt(1500) + 1e-12
         assert abs(curve.mean[s] - np.mean(errors)) < three
         assert curve.worst[s] <= max(errors) + 1e-12
+
+
+@pytest.mark.parametrize(("branching", "inner"), [(3, "cyclic"), (2, "frc")])
+def test_a_parent_without_its_children_is_missing_too(branching, inner):
+    """One missing child is tolerated: of the driver, and of each of its children."""
+    code = CodedReduceCode.tree(branching, 2, stragglers=1, inner=inner)
+    curve = error_curve(code, trials=1500, seed=1)
+    for lost, mean, worst in zip(range(len(curve.mean)), curve.mean, curve.worst, strict=True):
+        errors = []
+        for gone in itertools.combinations(range(code.n_workers), lost):
+            whole = [i for i in range(branching) if i not in gone and len(set(code.children(i)) & set(gone)) <= 1]
+            errors.append(code.weights(whole).error / code.k)
+        assert abs(mean - np.mean(errors)) < 4 * np.std(errors) / np.sqrt(1500) + 1e-12
+        assert worst <= max(errors) + 1e-12
+    assert np.mean(errors) > 0.25  # several levels of it, not only what the driver misses
 
 
 def test_bound_and_mean_of_a_repetition_code():

@@ -40,6 +40,14 @@ def test_a_load_that_follows_from_the_size_is_named():
     assert found.note == "product-gradient: no code of 28 workers and load 3; the nearest has 28 workers and load 6"
 
 
+@pytest.mark.parametrize(("n", "load", "missing", "held"), [(12, 4, 1, "3.2"), (12, 6, 2, ""), (30, 3, 1, "3.43")])
+def test_trees_come_nearest_to_a_load(n, load, missing, held):
+    found = sized("coded-reduce", n, load)
+    assert (found.code.n_workers, found.code.tolerated) == (n, missing)
+    tail = f"no code of {n} workers and load {load}; the nearest has {n} workers and load {held}"
+    assert found.note == (f"coded-reduce: {tail}" if held else "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

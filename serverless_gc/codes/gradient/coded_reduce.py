@@ -198,6 +198,22 @@ class CodedReduceCode(GradientCode):
         """Make a fresh tracker that says when enough children of a node have arrived."""
         return ChildTracker(self, node)
 
+    def sending(self, arrived: Collection[int]) -> tuple[int, ...]:
+        """Return which of these nodes can send, ascending: leaves, and parents enough of whose children can.
+
+        Raises
+        ------
+        InputError
+            If one of them is no node.
+        """
+        able: set[int] = set()
+        for node in sorted(set(arrived), reverse=True):  # children have higher numbers than their parent
+            children = self.children(node)
+            tracker = self.child_tracker(node)
+            if not children or any(tracker.add(child) for child in children if child in able):
+                able.add(node)
+        return tuple(sorted(able))
+
     def units_of(self, node: int | None, parts: Collection[int]) -> tuple[int, ...]:
         """Return the units in these parts of what a node (None: the driver) leaves to its children."""
         units, _ = self._rest(node)

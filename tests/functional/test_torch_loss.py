@@ -1,7 +1,7 @@
-"""A PyTorch module trained through gradient codes: the weights of the uncoded run, to rounding, on threads and processes.
+"""A PyTorch module trained through gradient codes has the weights of the uncoded run, to rounding.
 
-The module's parameters are one flat vector; a worker has autograd find its gradient. The plain run asks PyTorch for the
-gradient of all rows at once.
+Its parameters are one flat vector; a worker has autograd find their gradient on its rows. The plain run is
+PyTorch's own, on all rows at once.
 """
 
 import numpy as np

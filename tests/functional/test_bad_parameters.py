@@ -1,4 +1,4 @@
-"""A parameter that a data code cannot have is named, with the rule, before anything is stored or invoked."""
+"""A parameter that a code cannot have is named, with the rule, before anything is stored or invoked."""
 
 import numpy as np
 import pytest
@@ -93,11 +93,66 @@ OWN = {
     ],
     "uncoded": [({"n_workers": 4, "k": 3}, "k")],
 }
+GRADIENT = {
+    "bgc": [({"n_workers": 10, "load": 11}, "load must be in 1..10")],
+    "bibd": [
+        ({"n_workers": 8}, "no block design is known with points=8 .nearest sizes: 4, 7, 9"),
+        ({"design": [[1, 1, 0], [1, 0, 0], [0, 1, 1]]}, "must be balanced.*take 'soft-bibd'"),
+    ],
+    "clustered": [
+        ({"n_workers": 20, "clusters": 3}, "clusters must divide n_workers=20"),
+        ({"n_workers": 20, "clusters": 5, "stragglers": 4}, "clusters of 4 workers"),
+        ({"n_workers": 20, "clusters": 5, "flexibility": 6}, "flexibility must be at most clusters=5"),
+    ],
+    "coded-reduce": [
+        ({"n_workers": 13, "depth": 2}, r"n \+ n\*\*2 for a tree of depth 2, got 13: use 12 or 20"),
+        ({"n_workers": 13, "depth": 3}, r"n \+ n\*\*2 \+ ... \+ n\*\*3 for a tree of depth 3, got 13: use 3 or 14"),
+        ({"n_workers": 12, "stragglers": 3}, "stragglers must be less than the branching=3"),
+    ],
+    "cyclic": [
+        ({"n_workers": 6, "stragglers": 6}, "stragglers must be less than n_workers=6"),
+        ({"n_workers": 6, "k": 5}, "k must equal n_workers=6"),
+    ],
+    "cyclic-mds": [
+        ({"n_workers": 6, "stragglers": 2, "variant": "real"}, "odd.*use stragglers=3 or variant='complex'")
+    ],
+    "erasurehead": [({"n_workers": 10, "load": 3}, "load must divide n_workers=10, got 3: take one of 1, 2, 5, 10")],
+    "expander": [
+        ({"n_workers": 7, "load": 3}, "3-regular graph on 7 vertices does not exist.*change one of them by 1"),
+        ({"n_workers": 10, "graph": "margulis"}, "take one of 9, 16, 25, 36, or graph='random'"),
+    ],
+    "frc": [
+        ({"n_workers": 12, "stragglers": 4}, r"stragglers \+ 1 must divide n_workers=12.*use 3 or 5.*code 'cyclic'"),
+        ({"n_workers": 12, "k": 8, "stragglers": 1}, "k must be a multiple of the 6 classes"),
+    ],
+    "graph": [({"graph": "petersen", "n_workers": 14}, "n_workers must be the number of edges.*take one of 15")],
+    "heterogeneous": [
+        ({"n_workers": 3, "p": [0.1, 0.2, 1.0]}, "that of worker 2 is 1.0"),
+        ({"n_workers": 3, "p": [0.1, 0.2]}, "one number or one for each of 3 workers"),
+    ],
+    "ignore-stragglers": [({"n_workers": 4, "wait": 5}, "wait must be")],
+    "nested": [({"n_workers": 6, "stragglers": 6}, "stragglers must be less than n_workers=6")],
+    "product-gradient": [
+        ({"n_workers": 50}, "take one of 44, 49, 52, 63"),
+        ({"outer": "frc"}, "outer and inner must be given both"),
+    ],
+    "rbgc": [({"n_workers": 10, "load": 2.5}, "whole number for 'rbgc'.*take 'bgc'")],
+    "sbc": [
+        ({"n_workers": 10, "load": 3}, "load must divide k=10, got 3"),
+        ({"n_workers": 10, "block": 5, "within": 0.2, "across": 0.5}, "across must be at most within=0.2.*take 'bgc'"),
+    ],
+    "soft-bibd": [({"n_workers": 8, "load": 9}, "load must be in 1..8")],
+    "ye-abbe": [
+        ({"n_workers": 6, "stragglers": 5, "fold": 2}, r"stragglers \+ fold = 5 \+ 2 must not exceed n_workers=6")
+    ],
+}
+"""Of gradient codes: the condition that does not hold, and what would."""
+
 TABLE = [
     pytest.param(info.name, params, words, id=f"{info.name}-{params}")
     for info in available()
-    if info.name in OWN
-    for params, words in WHOLE + OWN[info.name]
+    if info.name in OWN or info.name in GRADIENT
+    for params, words in WHOLE + (OWN | GRADIENT)[info.name]
 ]
 
 

@@ -105,6 +105,7 @@ def test_the_catalog_is_all_here():
 def test_local_with_nobody_lost_and_fewer_rows_than_partitions(name, local):
     check(name, local)
     check(name, local, n=7, losses=[slope])
+    check(name, local, n=1, losses=[slope])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -183,6 +184,15 @@ def test_all_on_s3_and_lambda_in_one_session(list_bucket):
             check(name, session, losses=[slope])
     # A function that outlives the session may store its result behind the clean-up.
     assert not {key for key in set(list_bucket()) - before if "/round/" not in key}
+
+
+@pytest.mark.usefixtures("aws")
+def test_exact_ones_on_s3_and_lambda_without_the_worst_workers():
+    for name in EXACT:
+        lost = dropped(name)
+        with sgc.Session("aws", inject=sgc.inject.Faults(fail=lost, fail_times=9), max_attempts=1) as session:
+            report = check(name, session, losses=["logistic"])
+            assert not {span.slot for span in report.spans if span.fate == "used"} & set(lost)
 
 
 @pytest.mark.parametrize("p", [1, 11, 12, 13, 50])

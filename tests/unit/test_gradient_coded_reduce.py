@@ -199,7 +199,7 @@ def test_refusals():
         CodedReduceCode(13, depth=2)
     with pytest.raises(InputError, match="k must be the 15 units"):
         CodedReduceCode(12, 14, stragglers=1)
-    with pytest.raises(InputError, match="stragglers must be less than n_workers=3, got 3"):
+    with pytest.raises(InputError, match="stragglers must be less than the branching=3, got 3"):
         CodedReduceCode.tree(3, stragglers=3)
     with pytest.raises(InputError, match="inner must be a code with n_workers=k=4"):
         CodedReduceCode.tree(4, stragglers=1, inner=PAPER)

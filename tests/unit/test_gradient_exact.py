@@ -16,6 +16,7 @@ from serverless_gc.codes.gradient import (
     CyclicMDSCode,
     CyclicRepetitionCode,
     FractionalRepetitionCode,
+    NestedCode,
     YeAbbeCode,
     worst_case,
 )
@@ -59,9 +60,16 @@ def test_every_set_is_decodable_exactly_when_the_rank_says_so(name):
             assert weights.error > 1e-12
 
 
-@pytest.mark.parametrize("name", [name for name in CODES if CODES[name].fold == 1])
+UNFOLDED = {
+    **{name: code for name, code in CODES.items() if code.fold == 1},
+    "nested": NestedCode(4, 4, stragglers=2),
+    "coded-reduce-deep": CodedReduceCode.tree(2, 2, stragglers=1),
+}
+
+
+@pytest.mark.parametrize("name", UNFOLDED)
 def test_identities_of_the_optimal_decoder(name):
-    code = CODES[name]
+    code = UNFOLDED[name]
     errors = {}
     for arrived in subsets(range(code.n_messages)):
         weights = code.weights(arrived)

@@ -95,7 +95,7 @@ class RegularizedBernoulliCode(BernoulliCode):
 
     References
     ----------
-    As for `BernoulliCode`.
+    As for `BernoulliCode`: arXiv:1711.06771.
 
     Examples
     --------

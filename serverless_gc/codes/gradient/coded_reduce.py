@@ -117,7 +117,7 @@ class CodedReduceCode(GradientCode):
         total = check_whole("n_workers", n_workers, 1)
         self.branching, self.depth = _shape(total, depth)
         n = self.branching
-        s = a_tenth(n) if stragglers is None else check_stragglers(stragglers, n)
+        s = a_tenth(n) if stragglers is None else check_stragglers(stragglers, n, "the branching")
         units = sum(n**level * (s + 1) ** (self.depth - level) for level in range(1, self.depth + 1))
         if k is not None and k != units:
             raise InputError(
@@ -350,6 +350,7 @@ def _shape(total: int, depth: int | None) -> tuple[int, int]:
     if size != total:
         near = f"{before} or {size}" if before else f"{size}"
         raise InputError(
-            f"n_workers must be n + n**2 + ... + n**{depth} for a tree of depth {depth}, got {total}: use {near}"
+            f"n_workers must be n + n**2{f' + ... + n**{depth}' if depth > 2 else ''} for a tree of depth {depth}, "
+            f"got {total}: use {near}"
         )
     return branching, depth

@@ -30,11 +30,14 @@ def check_whole(label: str, value: int, least: int) -> int:
     return int(value)
 
 
-def check_stragglers(stragglers: int, n_workers: int) -> int:
-    """Return ``stragglers`` as int, or raise `InputError` unless it is an integer in ``0 ... n_workers - 1``."""
+def check_stragglers(stragglers: int, n_workers: int, label: str = "n_workers") -> int:
+    """Return ``stragglers`` as int, or raise `InputError` unless it is an integer in ``0 ... n_workers - 1``.
+
+    ``label`` is what the message calls ``n_workers``.
+    """
     whole = check_whole("stragglers", stragglers, 0)
     if whole >= n_workers:
-        raise InputError(f"stragglers must be less than n_workers={n_workers}, got {stragglers}")
+        raise InputError(f"stragglers must be less than {label}={n_workers}, got {stragglers}")
     return whole
 
 

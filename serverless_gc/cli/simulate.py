@@ -97,8 +97,8 @@ def _table(found: Sequence[Rounds], rounds: int) -> Table:
             str(one.failed),
         )
     table.caption = (
-        "billed: function-seconds of a round, late tasks run on to their end. work: passes over the data by all tasks "
-        "issued, copies included."
+        "awaited: results that are here when a round ends. billed: function-seconds of a round, late tasks run on to "
+        "their end. work: passes over the data by all tasks issued, copies included."
     )
     return table
 

@@ -16,6 +16,7 @@ from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient import worst_case
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.registry import code_class
+from serverless_gc.stragglers import Constant, GilbertElliott
 
 CLASSES = {info.name: code_class(info.name) for info in available()}
 NAMES = [
@@ -114,6 +115,14 @@ def test_random_stragglers(name, chance):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_workers_that_are_slow_for_a_few_rounds(name):
+    bursts = GilbertElliott(Constant(1.0), Constant(30.0), p=0.1, r=0.4, seed=2)
+    with sgc.Session("simulated", delay=bursts) as session:
+        for _ in range(4):
+            check(name, session, n=33, losses=[slope])
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_adversary_drops_the_worst_workers(name):
     lost = dropped(name)
     faults = sgc.inject.Faults(fail=lost, fail_times=9)
@@ -127,7 +136,7 @@ def test_an_adversary_drops_the_worst_workers(name):
 def test_the_same_workers_are_slow_in_every_round(name):
     """Nobody waits for them: a round takes the second of a prompt worker, or one for each level or message."""
     slow = sgc.inject.Stragglers(fraction=dropped(name), slowdown=1e3, persistent=True)
-    with sgc.Session("simulated", delay=sgc.stragglers.Constant(1.0), inject=slow) as session:
+    with sgc.Session("simulated", delay=Constant(1.0), inject=slow) as session:
         for _ in range(2):
             assert check(name, session, n=33, losses=[slope]).elapsed < 10
 
@@ -137,7 +146,7 @@ def test_an_adversary_silences_a_third_at_the_deadline(name):
     code = made(name)
     lost = worst_case(code, 1).stragglers + tuple(range(2, 2 + code.n_workers // 3))
     slow = sgc.inject.Stragglers(fraction=lost, slowdown=1e6, persistent=True)
-    with sgc.Session("simulated", delay=sgc.stragglers.Constant(1.0), inject=slow) as session:
+    with sgc.Session("simulated", delay=Constant(1.0), inject=slow) as session:
         options = {"deadline": 10.0, "on_undecodable": "approximate"}
         report = check(name, session, losses=["logistic"], **options)
         assert set(used_messages(code, report)) <= set(range(code.n_messages)) - set(lost)

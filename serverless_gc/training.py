@@ -7,13 +7,13 @@ real clock.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from serverless_gc.engine import Completion, Engine, Host, Progressed, RoundOutcome, Watch
+from serverless_gc.engine import Completion, Engine, Host, Progressed, RoundOutcome, VirtualHost, Watch
 from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
 from serverless_gc.types import (
     Aggregator,
@@ -165,6 +165,41 @@ class Training:
         """
         for _ in range(rounds):
             yield await self._step()
+
+    def in_flight(self) -> tuple[dict[str, Any], dict[int, Array]] | None:
+        """Return what is in flight between two steps, as JSON types, and the models that it refers to.
+
+        Only a virtual host can say; plug-ins with a memory of their own (`serverless_gc.stateful.Stateful`) are not
+        told. None where it cannot be said.
+        """
+        host, engine = self.host, self.engine.state_dict()
+        if not isinstance(host, VirtualHost) or engine is None:
+            return None
+        told = {
+            "engine": engine,
+            "flights": host.flights(self.engine),
+            "now": host.now,
+            "generator": dict(self.rng.bit_generator.state),
+        }
+        return told, {version: x for version, x in self._models.items() if version != self.engine.version}
+
+    def take_up(self, told: Mapping[str, Any], models: Mapping[int, Array]) -> None:
+        """Go on with what `in_flight` told, also after a way through JSON; before the first step.
+
+        Raises
+        ------
+        InputError
+            If the engine is at another version, or the host is not virtual.
+        """
+        host = self.host
+        if not isinstance(host, VirtualHost):
+            raise InputError("what was in flight can be taken up on a virtual clock only: real attempts have ended")
+        shift = host.now - told["now"]
+        tasks = self.engine.load_state_dict(told["engine"], shift=shift)
+        flights = [(task, attempt, start + shift, seconds) for task, attempt, start, seconds in told["flights"]]
+        host.carry_on(self.engine, tasks, flights)
+        self.rng.bit_generator.state = told["generator"]
+        self._models.update({version: _frozen(x) for version, x in models.items()})
 
     async def close(self) -> None:
         """Void what the policy kept in flight."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from serverless_gc.engine.accounting import Counts, Ledger
 from serverless_gc.engine.backoff import Backoff
@@ -153,6 +154,45 @@ class Engine:
     @loss_estimate.setter
     def loss_estimate(self, value: float | None) -> None:
         self._state.loss_estimate = value
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return what the next rounds depend on besides their policy, JSON types.
+
+        None while a round is open, and where results are unconsumed or tasks deliver bit by bit.
+        """
+        state = None if self._is_open or self._backlog else self._state.state_dict()
+        return None if state is None else {**state, "jitter": self._rng.getstate()}
+
+    def load_state_dict(self, saved: Mapping[str, Any], *, shift: float = 0.0) -> list[TaskSpec]:
+        """Take over what `state_dict` of an engine of the same version and slots returned.
+
+        Parameters
+        ----------
+        saved
+            Also after a way through JSON.
+        shift
+            By how much the host's clock is ahead of the saved one, in seconds.
+
+        Returns
+        -------
+        list of TaskSpec
+            What is in flight: the host has to know.
+
+        Raises
+        ------
+        InputError
+            If this engine has another version, or has issued something.
+        """
+        if saved["version"] != self.version or self._state.live or self._last is not None:
+            raise InputError(
+                f"the state of version {saved['version']} is for a new engine of that version; this one is at "
+                f"{self.version}{'' if self._last is None else ' and has run'}"
+            )
+        kind, numbers, spare = saved["jitter"]
+        self._rng.setstate((kind, tuple(numbers), spare))
+        tasks = self._state.load_state_dict(saved, shift)
+        self._ledger.close(self._outstanding())  # they were issued before: carried, as between any two rounds
+        return tasks
 
     # -- events in, actions out --------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, overload
 
 from serverless_gc.errors import FailureKind, InputError
@@ -113,6 +113,38 @@ class RoundState:
             self._salt = _mix(_mix(0, self._seed), self.version)
             self._newest.clear()
             self._made.clear()
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return what is in flight between two rounds, JSON types; None if more than that would have to be told."""
+        flights = [flight for live in self.live.values() for flight in live.flights.values()]
+        if self.buffer or any(flight.task.milestones for flight in flights):
+            return None
+        return {
+            "version": self.version,
+            "now": self.now,
+            "history": list(self.history),
+            "live": [
+                {
+                    "flights": [[asdict(flight.task), flight.t_issued] for flight in live.flights.values()],
+                    "next_attempt": live.next_attempt,
+                    "failures": live.failures,
+                }
+                for live in self.live.values()
+            ],
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any], shift: float) -> list[TaskSpec]:
+        """Take over what `state_dict` returned, on a clock that is ``shift`` ahead; return what is in flight."""
+        self.now = saved["now"] + shift
+        self.history.extend(saved["history"])
+        tasks = []
+        for entry in saved["live"]:
+            for fields, t_issued in entry["flights"]:
+                task = TaskSpec(**{**fields, "milestones": tuple(fields["milestones"])})
+                live = self.add(task, t_issued + shift)
+                tasks.append(task)
+            live.next_attempt, live.failures = entry["next_attempt"], entry["failures"]
+        return tasks
 
     def new_task(self, slot: int, **fields: Any) -> TaskSpec:
         """See `serverless_gc.types.View.new_task`."""

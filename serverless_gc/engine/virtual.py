@@ -147,12 +147,24 @@ class VirtualHost:
 
     @property
     def draws(self) -> dict[str, Any]:
-        """State of the generator of the delays, JSON types; set it to repeat what followed."""
-        return dict(self._rng.bit_generator.state)
+        """State of the generator of the delays and what was drawn ahead, JSON types; set it to repeat what followed."""
+        ahead = [[work, list(totals)] for work, totals in self._drawn.items()]
+        return {"generator": dict(self._rng.bit_generator.state), "ahead": ahead}
 
     @draws.setter
     def draws(self, state: dict[str, Any]) -> None:
-        self._rng.bit_generator.state = state
+        self._rng.bit_generator.state = state["generator"]
+        self._drawn = {work: list(totals) for work, totals in state["ahead"]}
+
+    def flights(self, engine: Engine) -> list[tuple[str, int, float, float]]:
+        """Return what is in flight: task, attempt, time of start and seconds to run, in order of issue."""
+        return [(*key, *times) for key, times in self._of(engine).started.items()]
+
+    def carry_on(self, engine: Engine, tasks: Iterable[TaskSpec], flights: Iterable[Sequence[Any]]) -> None:
+        """Have ``engine`` go on with these tasks in flight; ``flights`` is what `flights` told of them."""
+        specs = {(task.task_id, task.attempt): task for task in tasks}
+        for task_id, attempt, start, seconds in flights:
+            self._of(engine).start(specs[task_id, attempt], start, seconds)
 
     async def close(self, engine: Engine) -> None:
         """Void the attempts that ``engine`` kept from its last round."""
@@ -224,7 +236,7 @@ class _Flights:
     def __init__(self) -> None:
         self.timer: TimerFired | None = None
         self._heap: list[tuple[float, int, TaskSpec, tuple[int, ...] | None]] = []  # None: the result itself
-        self._started: dict[tuple[str, int], tuple[float, float]] = {}
+        self.started: dict[tuple[str, int], tuple[float, float]] = {}
         self._done: dict[tuple[str, int], Event] = {}
         self._pushed = 0
 
@@ -236,7 +248,7 @@ class _Flights:
         self.start(task, start, float(timing.total))
 
     def start(self, task: TaskSpec, start: float, seconds: float) -> None:
-        self._started[task.task_id, task.attempt] = (start, seconds)
+        self.started[task.task_id, task.attempt] = (start, seconds)
         self._schedule(start + seconds, task, None)
 
     def _schedule(self, at: float, task: TaskSpec, places: tuple[int, ...] | None) -> None:
@@ -245,7 +257,7 @@ class _Flights:
             heapq.heappush(self._heap, (at, self._pushed, task, places))
 
     def next_time(self) -> float:
-        heap, started = self._heap, self._started
+        heap, started = self._heap, self.started
         while heap and (heap[0][2].task_id, heap[0][2].attempt) not in started:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
@@ -254,7 +266,7 @@ class _Flights:
         _, _, task, places = heapq.heappop(self._heap)
         if places is not None:
             return Progressed(task, places)
-        del self._started[task.task_id, task.attempt]
+        del self.started[task.task_id, task.attempt]
         return Arrived(task)
 
     async def perform(self, task: TaskSpec, execute: Execute) -> Event:
@@ -279,7 +291,7 @@ class _Flights:
         for task in tasks:
             if self._done:
                 self.forget(task)
-            start, seconds = self._started.pop((task.task_id, task.attempt), (now, 0.0))
+            start, seconds = self.started.pop((task.task_id, task.attempt), (now, 0.0))
             if start <= now and seconds < math.inf:
                 ignored += max(0.0, start + seconds - now)
         return ignored

@@ -40,8 +40,8 @@ class GradientTasks:
         self._res = res
         self._job = job
         self._row = row
-        self._number = next(res.rounds)
-        self._base = f"{res.prefix}/round/{self._number:07d}"
+        self.number = next(res.rounds)
+        self._base = f"{res.prefix}/round/{self.number:07d}"
         self._attempts = Attempts(
             res.store, res.invoker, res.attempt_timeout, self._task, lambda *_: None, presign=res.presign
         )
@@ -90,7 +90,7 @@ class GradientTasks:
         room = res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND
         return Task(
             run=res.run,
-            round=self._number,
+            round=self.number,
             task_id=spec.task_id,
             slot=spec.slot,
             attempt=spec.attempt,
@@ -133,7 +133,7 @@ class GradientTasks:
             writes=writes + new["writes"],
             bytes_up=new["bytes_up"],
             bytes_down=new["bytes_down"],
-            spans=() if outcome is None else tuple(spans_of(outcome.records, self._number)),
+            spans=() if outcome is None else tuple(spans_of(outcome.records, self.number)),
         )
 
     async def close(self) -> None:

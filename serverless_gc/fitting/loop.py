@@ -64,6 +64,7 @@ class Loop:
     rule: Any = field(init=False)
     state: Any = field(init=False)
     bound: float | None = None
+    saved: Checkpoint | None = None  # what was taken up
     resumed_at: int | None = None
     history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _RECORDED})
     detail: str = ""
@@ -81,7 +82,7 @@ class Loop:
             ) as bar:
                 reason = await self._steps(bar)
             if self.place is not None and self.last is not None and reason != "diverged":
-                await self._save(self.place)
+                await self._save_end(self.place)
         finally:
             if self.place is not None:
                 await self.place.close()
@@ -113,6 +114,7 @@ class Loop:
         self.step = self.resumed_at = saved.step
         self.x, self.state = _frozen(saved.x), saved.state
         self.w = _frozen(iterate_of(self.rule, self.x, self.state))
+        self.saved = saved
         self.last = (saved.meta["last_value"], saved.known[0])
         self.known = (saved.meta["known_value"], saved.known[1]) if len(saved.known) > 1 else None
         self.history = {name: saved.history[name].tolist() for name in _RECORDED}
@@ -237,7 +239,16 @@ class Loop:
 
     # -- ending --------------------------------------------------------------------------------------
 
+    async def _save_end(self, place: Place) -> None:
+        """Keep how it ended."""
+        await self._save(place)
+
+    async def _pending(self) -> tuple[dict[str, Any], Mapping[int, Array]]:
+        """Return what else the next steps depend on, as JSON types, and the models that it refers to."""
+        return {"random": random_states(await self.data.owner.resources())}, {}
+
     async def _save(self, place: Place) -> None:
+        pending, models = await self._pending()
         assert self.last is not None  # noqa: S101 - there was a step
         known = () if self.known is None else (self.known[1],)
         await place.write(
@@ -253,8 +264,9 @@ class Loop:
                     "last_value": self.last[0],
                     "known_value": None if self.known is None else self.known[0],
                     "account": self.evaluations.account.to_dict(),
-                    "random": random_states(await self.data.owner.resources()),
+                    **pending,
                 },
+                models,
             )
         )
 

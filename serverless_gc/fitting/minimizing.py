@@ -101,7 +101,12 @@ async def minimize_async(
     checkpoint
         A file, or a URL ``file://...`` or ``s3://bucket/name``, that keeps the state after steps. If it is there the
         run goes on from it: with the same arguments, to the same weights as without an interruption (bit for bit if the
-        same results arrive, as on the simulated backend). Policies, deadlines and limits may differ.
+        same results arrive, as on the simulated backend). Policies, deadlines and limits may differ. With stale
+        gradients what was in flight goes on as well on the simulated backend, with the models it was issued for, and
+        the weights are the same, unless the policy has a memory of its own (`Stateful`) or leaves results unconsumed.
+        Elsewhere the steps made, the weights and the optimizer's state are kept, what was in flight is issued anew
+        with the newest model, and the results of the lost attempts are never used; so the steps after a resumption are
+        others than they would have been.
     every
         Write it after every so many steps.
     resume

@@ -6,7 +6,7 @@ the whole data set: stochastic gradient descent with the workers' shares as batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,17 @@ import numpy as np
 
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
-from serverless_gc.engine import Engine
+from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.gradient_tasks import GradientTasks
 from serverless_gc.fitting.loop import Loop
 from serverless_gc.fitting.methods import iterate_of
 from serverless_gc.fitting.result import Reason
+from serverless_gc.fitting.saved import Place
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.optim.line_search import Searching
+from serverless_gc.policies.following import Following
+from serverless_gc.stateful import Stateful
 from serverless_gc.training import Training
 from serverless_gc.types import Array, Arrival, Update, UpdateContext
 
@@ -33,6 +36,21 @@ _OF_TASKS = ("loss", "reduction", "sample_weight")
 @dataclass(slots=True, kw_only=True)
 class StaleLoop(Loop):
     """One training under a policy that keeps tasks in flight."""
+
+    running: tuple[Training, int] | None = None  # and the number of its round
+
+    async def _save_end(self, place: Place) -> None:
+        """Leave what was kept before the last tasks were given up."""
+
+    async def _pending(self) -> tuple[dict[str, Any], Mapping[int, Array]]:
+        pending, models = await super(StaleLoop, self)._pending()
+        assert self.running is not None  # noqa: S101 - steps are saved while it runs
+        training, number = self.running
+        pending["random"]["round"] = number  # the tasks to come are of the same round
+        told = None if _remembers(training.engine.policy) else training.in_flight()
+        if told is not None:
+            pending["in_flight"], models = told
+        return pending, models
 
     async def _begin(self) -> None:
         data = self.data
@@ -87,9 +105,16 @@ class StaleLoop(Loop):
                 seed=self.seed,
             )
             training.state = self.state
+            self.running = (training, work.number)
+            told = None if self.saved is None else self.saved.meta.get("in_flight")
+            if self.saved is not None and told is not None and isinstance(res.host, VirtualHost):
+                training.take_up(told, self.saved.models)
             try:
                 reason = await self._train(training, work, bar)
+                if self.place is not None and reason != "diverged":
+                    await self._save(self.place)  # before what is in flight is given up: the run may be prolonged
             finally:
+                self.running = None
                 await training.close()
                 await work.close()
         self.evaluations.spent(work.report(engine.counts), (), evaluations=0)
@@ -120,6 +145,13 @@ class StaleLoop(Loop):
             if reason is not None or self.evaluations.time_is_up:
                 return reason or "seconds"
         return "rounds"
+
+
+def _remembers(policy: Any) -> bool:
+    """Whether a policy, or one that it follows, has a memory of its own, which no checkpoint holds."""
+    while isinstance(policy, Following):
+        policy = policy.inner
+    return isinstance(policy, Stateful)
 
 
 class _Sum:

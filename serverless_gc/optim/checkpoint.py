@@ -19,7 +19,7 @@ from serverless_gc.wire import FrameError, pack, unpack
 __all__ = ["Checkpoint", "read_file", "write_file"]
 
 _KIND = "checkpoint"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ class Checkpoint:
     settings
         What the run was asked for, in words; another run may not take it up.
     meta
-        JSON types: account, random states.
+        JSON types: account, random states, what was in flight.
+    models
+        Version to model, for what was in flight.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Checkpoint:
     history: Mapping[str, Array] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[int, Array] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Pack into a frame."""
@@ -70,8 +73,9 @@ class Checkpoint:
             "history": list(self.history),
             "settings": dict(self.settings),
             "meta": dict(self.meta),
+            "models": list(self.models),
         }
-        return pack(header, [self.x, *self.state, *self.known, *self.history.values()])
+        return pack(header, [self.x, *self.state, *self.known, *self.history.values(), *self.models.values()])
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Checkpoint:
@@ -88,14 +92,16 @@ class Checkpoint:
             raise FrameError(f"the frame is no checkpoint of format {_VERSION}", "version")
         arrays = [array.copy() for array in frame.arrays]
         n_state, end = header["n_state"], 1 + header["n_state"] + header["n_known"]
+        last = end + len(header["history"])
         return cls(
             header["step"],
             arrays[0],
             tuple(arrays[1 : 1 + n_state]),
             tuple(arrays[1 + n_state : end]),
-            dict(zip(header["history"], arrays[end:], strict=True)),
+            dict(zip(header["history"], arrays[end:last], strict=True)),
             header["settings"],
             header["meta"],
+            dict(zip(header["models"], arrays[last:], strict=True)),
         )
 
     def check(self, settings: Mapping[str, str], where: str) -> None:

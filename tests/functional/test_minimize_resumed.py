@@ -11,6 +11,9 @@ import pytest
 
 import serverless_gc as sgc
 from serverless_gc.errors import InputError
+from serverless_gc.policies import KAsync
+from serverless_gc.stateful import Stateful
+from serverless_gc.stragglers import ShiftedExponential
 
 STEPS = 6
 METHODS = [
@@ -32,14 +35,25 @@ def problem():
     return X, (X @ rng.standard_normal(4) > 0).astype(float)
 
 
-def train(checkpoint=None, stop=None, max_rounds=STEPS, code="mds", session_seed=3, **options):
+def train(
+    checkpoint=None,
+    stop=None,
+    max_rounds=STEPS,
+    code="mds",
+    session_seed=3,
+    slow=0.2,
+    faults=None,
+    backend=None,
+    **options,
+):
     """Train in a session of its own; die after step ``stop``."""
 
     def callback(at):
         if at.step == stop:
             raise Stopped
 
-    with sgc.Session("simulated", seed=session_seed, inject=sgc.inject.Stragglers(fraction=0.2, slowdown=9)) as s:
+    inject = [*([sgc.inject.Stragglers(fraction=slow, slowdown=9)] if slow else []), *([faults] if faults else [])]
+    with sgc.Session(backend or "simulated", seed=session_seed, inject=inject, max_attempts=6) as s:
         data = s.encode(*problem(), code=code, n_workers=6, **({"k": 4} if code == "mds" else {}))
         objective = {"loss": "logistic", "l2": 0.3, "reduction": "mean", "strategy": "two-round"}
         if code != "mds":
@@ -90,14 +104,93 @@ def test_other_stragglers_change_no_more_than_rounding(tmp_path):
     np.testing.assert_allclose(again.w, whole.w, rtol=1e-9)
 
 
-def test_a_stale_run_goes_on_with_its_versions(tmp_path):
-    options = {"code": "frc", "method": "gradient-descent", "lr": 0.05, "policy": sgc.KAsync(3)}
+STALE = {
+    "k-async": {"policy": sgc.KAsync(3)},
+    "k-batch-async": {"policy": sgc.KBatchAsync(2)},
+    "failures": {"policy": sgc.KAsync(3), "faults": sgc.inject.Faults(fail=0.2, lose_reply=0.1, seed=4)},
+    "drawn ahead": {"policy": sgc.KBatchAsync(2), "slow": 0.0},
+    "momentum": {"policy": sgc.KAsync(2), "method": "momentum"},
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_stale_run_stopped_after_any_step_ends_with_the_same_bits(tmp_path, name):
+    options = {"code": "frc", "method": "gradient-descent", "lr": 0.05, **STALE[name]}
+    whole = train(**options)
+    assert whole.account.staleness.keys() - {0}, "nothing was in flight between two steps"
+    for stop in range(1, STEPS + 1):
+        path = tmp_path / f"{stop}"
+        with pytest.raises(Stopped):
+            train(path, stop, **options)
+        again = train(path, **options)
+        assert again.resumed_at == stop
+        for mine, others in ((again.w, whole.w), (again.values, whole.values), (again.gradient, whole.gradient)):
+            np.testing.assert_array_equal(mine, others)
+        ours, theirs = again.account, whole.account
+        assert ours.staleness == theirs.staleness
+        assert (ours.issued, ours.used, ours.wasted) == (theirs.issued, theirs.used, theirs.wasted)
+        assert (ours.busy_used, ours.busy_wasted) == pytest.approx((theirs.busy_used, theirs.busy_wasted))
+        # The last gradient, of coded rounds, counts the driver's own time too.
+        np.testing.assert_array_equal(again.seconds[:-1], whole.seconds[:-1])
+
+
+def test_a_stale_run_stopped_twice_or_prolonged_is_the_whole_one(tmp_path):
+    options = {"code": "frc", "method": "gradient-descent", "lr": 0.05, "policy": sgc.KAsync(3), "max_rounds": 12}
+    whole = train(**options)
+    for stop in (3, 7):
+        with pytest.raises(Stopped):
+            train(tmp_path / "run", stop, **options)
+    np.testing.assert_array_equal(train(tmp_path / "run", **options).w, whole.w)
+    train(tmp_path / "short", **{**options, "max_rounds": 5})
+    longer = train(tmp_path / "short", **options)
+    assert longer.resumed_at == 5
+    np.testing.assert_array_equal(longer.w, whole.w)
+
+
+def test_in_a_session_that_has_gone_on_what_was_in_flight_runs_as_long_as_it_would_have(tmp_path):
+    options = {"method": "gradient-descent", "lr": 0.05, "policy": sgc.KAsync(3), "loss": "logistic", "tolerance": 0.0}
+    with sgc.Session("simulated", delay=ShiftedExponential(1.0, 1.0), seed=1) as s:
+        data = s.encode(*problem(), code="frc", n_workers=6)
+        first = sgc.minimize(data, np.zeros(4), max_rounds=4, checkpoint=tmp_path / "run", **options)
+        data.gradient(np.ones(4))
+        again = sgc.minimize(data, np.zeros(4), max_rounds=9, checkpoint=tmp_path / "run", **options)
+    assert (again.resumed_at, again.steps, again.account.updates) == (4, 9, 9)
+    assert again.account.staleness.keys() - {0}
+    assert again.seconds[4] > first.seconds[3]
+    assert sum(again.account.staleness.values()) == again.account.used
+
+
+class Remembering(Stateful, KAsync):
+    remembered = ("opened",)
+    opened = 0
+
+
+def test_a_policy_with_a_memory_begins_its_tasks_anew(tmp_path):
+    options = {"code": "frc", "method": "gradient-descent", "lr": 0.05}
+    with pytest.raises(Stopped):
+        train(tmp_path / "run", 4, policy=Remembering(3), **options)
+    again = train(tmp_path / "run", max_rounds=9, policy=Remembering(3), **options)
+    assert (again.resumed_at, again.steps, again.account.updates) == (4, 9, 9)
+
+
+def test_on_a_real_clock_what_was_in_flight_is_issued_anew(tmp_path):
+    options = {"code": "frc", "method": "gradient-descent", "lr": 0.05, "policy": sgc.KAsync(3), "backend": "local"}
     with pytest.raises(Stopped):
         train(tmp_path / "run", 4, **options)
     again = train(tmp_path / "run", max_rounds=9, **options)
     assert (again.resumed_at, again.steps, again.account.updates) == (4, 9, 9)
     assert len(again.values) == 10
     assert sum(again.account.staleness.values()) == again.account.used
+    assert again.report.issued >= again.report.used
+
+
+def test_delays_drawn_ahead_are_repeated(tmp_path):
+    whole = train(method="nesterov", slow=0.0)
+    with pytest.raises(Stopped):
+        train(tmp_path / "run", 3, method="nesterov", slow=0.0)
+    again = train(tmp_path / "run", method="nesterov", slow=0.0)
+    np.testing.assert_array_equal(again.w, whole.w)
+    assert again.account.billed_seconds == pytest.approx(whole.account.billed_seconds, rel=1e-12)
 
 
 def test_a_finished_run_is_found_finished_and_may_be_prolonged(tmp_path):

@@ -22,7 +22,7 @@ def test_throttled_calls_are_retried_and_counted(problem, caplog):
     assert report.throttles > 0
     assert report.balanced
     assert not [record for record in caplog.records if record.exc_info]
-    assert report.elapsed < 3 * calm.elapsed
+    assert report.elapsed < 10 * calm.elapsed  # a few waits of a fraction of a second, not minutes
 
 
 def test_even_when_every_result_is_needed(problem):

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from gradient_sets import fed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,7 +84,7 @@ def test_two_parities_of_a_square_tile_against_the_rank():
     for size in range(4, 9):
         subsets = list(combinations(range(16), size))
         full = np.linalg.matrix_rank(code.generator[np.array(subsets)]) == 4
-        trackers = [tracked(code, subset) for subset in subsets]
+        trackers = [fed(code, subset) for subset in subsets]
         decodable = np.array([tracker.decodable for tracker in trackers])
         assert decodable.tolist() == [closure_of_lines(subset) for subset in subsets]
         assert not np.any(decodable & ~full)
@@ -103,13 +104,6 @@ def test_two_parities_of_a_square_tile_against_the_rank():
         7: (11440, 11424, 11424),
         8: (12870, 12870, 12870),
     }
-
-
-def tracked(code, subset):
-    tracker = code.tracker()
-    for i in subset:
-        tracker.add(i)
-    return tracker
 
 
 def closure_of_lines(subset):

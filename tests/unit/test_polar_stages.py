@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from arrival_laws import verdicts_of
+from gradient_sets import fed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,13 +18,6 @@ from serverless_gc.codes.threshold import arrivals_needed
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 
 MODES = ("sc", "peel", "rank")
-
-
-def tracked(code, subset):
-    tracker = code.tracker()
-    for worker in subset:
-        tracker.add(worker)
-    return tracker
 
 
 def part(code, group):
@@ -79,10 +74,10 @@ def test_every_subset_against_the_dense_code(n, k, stages, kernel, systematic, m
     size = 2**stages
     parts = [part(code, group) for group in range(n // size)]
     for subset in itertools.chain.from_iterable(itertools.combinations(range(n), s) for s in range(n + 1)):
-        tracker, slow = tracked(code, subset), tracked(dense, subset)
+        tracker, slow = fed(code, subset), fed(dense, subset)
         if mode == "rank":
             assert (tracker.decodable, set(tracker.missing())) == (slow.decodable, set(slow.missing()))
-        each = [tracked(p, [w % size for w in subset if w // size == g]) for g, p in enumerate(parts)]
+        each = [fed(p, [w % size for w in subset if w // size == g]) for g, p in enumerate(parts)]
         assert tracker.decodable == all(t.decodable for t in each)
         values = {worker: coded[worker] for worker in subset}
         if tracker.decodable:
@@ -144,16 +139,7 @@ def test_laws(data):
         design=data.draw(st.sampled_from(["auto", "reed-muller", 0.2])),
     )
     order = data.draw(st.permutations(range(n)))
-    tracker = code.tracker()
-    verdicts = []
-    for worker in order:
-        first = bool(tracker.add(worker))
-        assert bool(tracker.add(worker)) == first == tracker.decodable
-        verdicts.append(first)
-    assert verdicts == sorted(verdicts)
-    assert verdicts[-1]
-    assert verdicts[code.guaranteed_threshold - 1]
-    needed = verdicts.index(True) + 1
+    needed = verdicts_of(code, order).index(True) + 1
     arrived = order[: needed + data.draw(st.integers(0, 3))]
     blocks = np.random.default_rng(0).standard_normal((k, 3))
     coded = code.encode(blocks)
@@ -174,7 +160,7 @@ def test_the_guaranteed_threshold_is_tight():
         weakest = min(code.information_set, key=lambda i: (i & low).bit_count())
         lost = {j for j in range(n) if j >> stages == weakest >> stages and j & weakest & low == j & low}
         assert n - len(lost) == code.guaranteed_threshold - 1
-        assert not tracked(code, set(range(n)) - lost).decodable
+        assert not fed(code, set(range(n)) - lost).decodable
 
 
 def test_messages_are_encoded_in_any_order():

@@ -72,9 +72,10 @@ class PolarCode(Code):
         Explicit data positions instead of a design; block ``t`` goes to the ``t``-th smallest.
     stages
         Partial polarization: only so many stages of the transform, which makes polar codes of ``2**stages``
-        neighbouring workers side by side, with as many blocks in each. They encode with ``(N/2) stages`` block
-        additions and sum at most ``2**stages`` blocks, and wait for more results. ``n_workers`` must be a multiple of
-        ``2**stages`` and ``k`` of ``n_workers / 2**stages``. None: all stages.
+        neighbouring workers side by side, with as many blocks in each. Encoding takes ``stages`` additions per pair of
+        workers, and a plain coded block sums at most ``2**stages`` blocks, which keeps sparse data sparse; the price is
+        that more results are needed. ``n_workers`` must be a multiple of ``2**stages`` and ``k`` of
+        ``n_workers / 2**stages``. None: all stages.
 
     Examples
     --------
@@ -240,6 +241,8 @@ class PolarCode(Code):
                     rows,
                     kernel=layout.kernel,
                     systematic=layout.systematic,
+                    # A pool of threads for each short code takes longer than what it shares out.
+                    threads=None if layout.groups == 1 else 1,
                 )
                 done += len(rows)
         if out is not None and not direct:

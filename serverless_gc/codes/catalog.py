@@ -192,7 +192,7 @@ register(
 register(
     "local-parity",
     f"{_HOUSE}.product.local_parity:LocalParityCode",
-    summary="Small grids with parity per row and column: a repair reads a few blocks only.",
+    summary="Small grids with one or two parities per row and column: a repair reads a few blocks only.",
     sizes=local_parity_sizes,
 )
 register(

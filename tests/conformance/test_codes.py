@@ -47,14 +47,23 @@ SMALL = {
 SUFFICIENT = {
     "coded-reduce": get("coded-reduce", n_workers=12, stragglers=1),
     "lcc-mmc": get("lcc-mmc", n_workers=5, k=3),
+    "local-parity-2": get("local-parity", n_workers=16, k=4, parities=2),
     "nested": get("nested", n_workers=5, stragglers=1),
     "polar-peel": get("polar", n_workers=8, k=4, mode="peel"),
     "polar-sc": get("polar", n_workers=8, k=4, mode="sc"),
+    "polar-stages-peel": get("polar", n_workers=12, k=6, stages=2, mode="peel"),
+    "polar-stages-sc": get("polar", n_workers=12, k=6, stages=2, mode="sc"),
     "rotation": get("rotation", n_workers=5, k=6),
     "short-dot": get("short-dot", n_workers=8, k=3),
 }
 """Codes whose tracker does not find every set from which the answer follows."""
 
+
+OPTIONS = {
+    "polar-stages": get("polar", n_workers=12, k=6, stages=2),
+    "polar-stages-hadamard": get("polar", n_workers=8, k=4, stages=1, kernel="hadamard", systematic=False),
+}
+"""Whose tracker finds them all, as those by name."""
 
 ELSEWHERE = {"berrut", *cases.MATMUL}
 """Approximate, or with two operands: tests/unit/test_berrut.py, tests/unit/test_matmul_codes.py."""
@@ -69,6 +78,15 @@ class TestByName(CodeSuite):
     @pytest.fixture(autouse=True, params=sorted(SMALL))
     def name(self, request):
         self.code = get(request.param, **SMALL[request.param])
+
+    def make_code(self):
+        return self.code
+
+
+class TestOptions(CodeSuite):
+    @pytest.fixture(autouse=True, params=sorted(OPTIONS))
+    def name(self, request):
+        self.code = OPTIONS[request.param]
 
     def make_code(self):
         return self.code

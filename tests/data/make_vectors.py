@@ -101,7 +101,7 @@ def approximate(code, arguments, rows, count=60):
 
 
 def polar():
-    """Binary codes by a design probability of 1/5, Hadamard, shortened, punctured."""
+    """Binary codes by a design probability of 1/5, Hadamard, shortened, punctured, with the first stages only."""
     for n, k in [
         (1, 1),
         (2, 1),
@@ -121,6 +121,14 @@ def polar():
         for systematic in (True, False):
             arguments = {"n_workers": n, "k": k, "design": "1/5", "shortening": "shorten", "systematic": systematic}
             yield case("polar", arguments, polar_rows(n, chosen, systematic), information_set=chosen)
+    for groups, stages, k in [(2, 2, 2), (3, 1, 1), (2, 2, 3)]:  # the first stages only: short codes side by side
+        size = 2**stages
+        chosen = polar_set(size, k, Fraction(1, 5))
+        everywhere = [size * g + i for g in range(groups) for i in chosen]
+        for systematic in (True, False):
+            arguments = {"n_workers": groups * size, "k": groups * k, "design": "1/5", "stages": stages}
+            rows = grid(polar_rows(size, chosen, systematic), groups)
+            yield case("polar", {**arguments, "systematic": systematic}, rows, information_set=everywhere)
     chosen = [5, 6, 7]
     arguments = {"n_workers": 5, "k": 3, "information_set": chosen, "shortening": "puncture", "systematic": False}
     yield case("polar", arguments, [[row[i] for i in chosen] for row in butterfly(8)[3:]])

@@ -35,6 +35,7 @@ OWN = {
         ({"n_workers": 9, "k": 5, "tile": [2, 2]}, "k is 5"),
         ({"n_workers": 10, "k": 4, "tile": [2, 2]}, "n_workers must be a multiple"),
         ({"n_workers": 9, "k": 4, "tile": [0, 2]}, "tile"),
+        ({"n_workers": 9, "k": 4, "parities": 3}, "parities must be 1 or 2"),
     ],
     "lt": [
         ({"n_workers": 4, "k": 8, "c": 0}, "c"),
@@ -67,6 +68,8 @@ OWN = {
         ({"n_workers": 8, "k": 4, "mode": "best"}, "mode"),
         ({"n_workers": 8, "k": 4, "shortening": "cut"}, "shortening"),
         ({"n_workers": 8, "k": 4, "information_set": [1, 2, 3]}, "information_set"),
+        ({"n_workers": 8, "k": 4, "stages": 4}, "stages must"),
+        ({"n_workers": 8, "k": 3, "stages": 2}, "k must be a multiple"),
     ],
     "product": [
         ({"n_workers": 9, "k": 5, "grid": [[3, 2], [3, 2]]}, "grid"),

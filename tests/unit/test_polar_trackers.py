@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from arrival_laws import verdicts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,16 +185,7 @@ def test_laws(mode, kernel, data):
     n = data.draw(st.integers(1, 40))
     code = PolarCode(n, data.draw(st.integers(1, n)), mode=mode, kernel=kernel)
     order = data.draw(st.permutations(range(n)))
-    tracker = code.tracker()
-    verdicts = []
-    for worker in order:
-        first = bool(tracker.add(worker))
-        assert bool(tracker.add(worker)) == first == tracker.decodable
-        verdicts.append(first)
-    assert verdicts == sorted(verdicts)
-    assert verdicts[-1]
-    assert sum(verdicts) <= n - code.k + 1
-    assert verdicts[code.guaranteed_threshold - 1]
+    verdicts = verdicts_of(code, order)
     cut = data.draw(st.integers(0, n))
     assert decodable(code, sorted(order[:cut])) == (cut > 0 and verdicts[cut - 1])
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, groupby
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from serverless_gc.codes.polar import butterfly
 from serverless_gc.codes.polar.decode import Probe, Received, mismatch, plan_decode, sample_columns
 from serverless_gc.codes.polar.design import Cut, auto_epsilon, guaranteed_threshold, support_sizes
 from serverless_gc.codes.polar.layout import Kernel, Layout
-from serverless_gc.codes.polar.sets import CUTS, Design, check_design, choose_positions
+from serverless_gc.codes.polar.sets import CUTS, Design, check_design, choose_positions, count_groups
 from serverless_gc.codes.polar.trackers import Mode, make_tracker, missing_blocks
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError, WrongResult
 from serverless_gc.types import Array, FloatArray
@@ -69,6 +70,12 @@ class PolarCode(Code):
         ``"shorten"``, ``"puncture"``, or ``"auto"``: shorten unless a worker would be left with nothing but zeros.
     information_set
         Explicit data positions instead of a design; block ``t`` goes to the ``t``-th smallest.
+    stages
+        Partial polarization: only so many stages of the transform, which makes polar codes of ``2**stages``
+        neighbouring workers side by side, with as many blocks in each. Encoding takes ``stages`` additions per pair of
+        workers, and a plain coded block sums at most ``2**stages`` blocks, which keeps sparse data sparse; the price is
+        that more results are needed. ``n_workers`` must be a multiple of ``2**stages`` and ``k`` of
+        ``n_workers / 2**stages``. None: all stages.
 
     Examples
     --------
@@ -95,6 +102,7 @@ class PolarCode(Code):
         mode: Literal["auto", "sc", "peel", "rank"] = "auto",
         shortening: Literal["auto", "shorten", "puncture"] = "auto",
         information_set: Sequence[int] | None = None,
+        stages: int | None = None,
     ) -> None:
         super().__init__(n_workers, k)
         if self.k > self.n_workers:
@@ -108,9 +116,11 @@ class PolarCode(Code):
                 raise InputError(f"{label} must be one of {', '.join(allowed)}, got {value!r}")
         self._design = check_design(design, self.n_workers)
         self._mode: Mode = "rank" if mode == "auto" else mode
-        info, cut = choose_positions(self.n_workers, self.k, kernel, self._design, shortening, information_set)
+        groups = count_groups(self.n_workers, self.k, stages)
+        info, cut = choose_positions(self.n_workers, self.k, kernel, self._design, shortening, information_set, groups)
         self._explicit = information_set is not None
-        self._layout = Layout(self.n_workers, info, cut, kernel, bool(systematic))
+        self._given_stages = None if stages is None else int(stages)
+        self._layout = Layout(self.n_workers, info, cut, kernel, bool(systematic), groups)
 
     # -- structure -----------------------------------------------------------------------------------
 
@@ -141,13 +151,20 @@ class PolarCode(Code):
 
     @property
     def length(self) -> int:
-        """Length of the transform: the next power of two."""
+        """Number of positions: the next power of two, or ``n_workers`` for several groups."""
         return self._layout.length
+
+    @property
+    def stages(self) -> int:
+        """Stages of the transform: neighbouring groups of ``2**stages`` positions are codes of their own."""
+        return len(self._layout.stages)
 
     @property
     def guaranteed_threshold(self) -> int:
         """Number of results of which every set decodes, in every mode."""
-        return guaranteed_threshold(self._layout.info, self.n_workers, self._layout.cut)
+        layout = self._layout
+        size = self.n_workers // layout.groups
+        return self.n_workers - size + max(guaranteed_threshold(i, size, layout.cut) for i in layout.group_info)
 
     @cached_property
     def design_epsilon(self) -> float | None:
@@ -156,7 +173,8 @@ class PolarCode(Code):
             return None
         if isinstance(self._design, float):
             return self._design
-        return auto_epsilon(self.n_workers, self.k, self._layout.cut)
+        groups = self._layout.groups
+        return auto_epsilon(self.n_workers // groups, self.k // groups, self._layout.cut, groups)
 
     @cached_property
     def _sources(self) -> dict[int, int]:
@@ -164,12 +182,18 @@ class PolarCode(Code):
         layout = self._layout
         if layout.systematic:
             return {i - layout.offset: t for t, i in enumerate(layout.info)}
-        if layout.kernel == "hadamard" and layout.length > 1:
+        if layout.kernel == "hadamard" and layout.stages:
             return {}
-        sizes = support_sizes(layout.info, layout.length)
-        single = [m for m in range(self.n_workers) if sizes[m + layout.offset] == 1]
-        position = {m: next(i for i in layout.info if i & (m + layout.offset) == m + layout.offset) for m in single}
-        return {m: layout.info.index(i) for m, i in position.items()}
+        sources: dict[int, int] = {}
+        first = 0  # block of the group
+        for group, info in enumerate(layout.group_info):
+            sizes = support_sizes(info, layout.group_length)
+            for at in range(layout.offset, layout.group_length):
+                if sizes[at] == 1 and at - layout.offset < self.n_workers:
+                    block = next(t for t, i in enumerate(info) if i & at == at)
+                    sources[group * layout.group_length + at - layout.offset] = first + block
+            first += len(info)
+        return sources
 
     def source_of(self, message: int) -> int | None:
         """Index of the source block that ``message`` carries unchanged, or None if it is a combination."""
@@ -204,15 +228,23 @@ class PolarCode(Code):
         target = out if direct and out is not None else np.empty(shape, dtype=stacked.dtype)
         layout = self._layout
         if stacked.size:
-            butterfly.encode(
-                stacked.reshape(self.k, -1),
-                layout.info,
-                layout.length,
-                target.reshape(len(ids), -1),
-                [layout.offset + m for m in ids],
-                kernel=layout.kernel,
-                systematic=layout.systematic,
-            )
+            sources, targets = stacked.reshape(self.k, -1), target.reshape(len(ids), -1)
+            firsts = list(accumulate(map(len, layout.group_info), initial=0))
+            done = 0
+            for group, run in groupby((layout.offset + m for m in ids), lambda i: i // layout.group_length):
+                rows = [i % layout.group_length for i in run]
+                butterfly.encode(
+                    sources[firsts[group] : firsts[group + 1]],
+                    layout.group_info[group],
+                    layout.group_length,
+                    targets[done : done + len(rows)],
+                    rows,
+                    kernel=layout.kernel,
+                    systematic=layout.systematic,
+                    # A pool of threads for each short code takes longer than what it shares out.
+                    threads=None if layout.groups == 1 else 1,
+                )
+                done += len(rows)
         if out is not None and not direct:
             out[...] = target
         return target if out is None else out
@@ -343,6 +375,8 @@ class PolarCode(Code):
             "mode": self._mode,
             "shortening": self.shortening,
         }
+        if self._given_stages is not None:
+            params["stages"] = self._given_stages
         if self._explicit:
             params["information_set"] = list(self.information_set)
         return params

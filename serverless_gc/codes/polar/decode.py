@@ -83,7 +83,7 @@ def plan_decode(layout: Layout, mode: Mode, present: int, lost: Sequence[int]) -
     if not lost:
         return Plan("systematic" if layout.systematic else "copy")
     rows = name_rows(layout, present)
-    scale = layout.length**-0.5 if layout.kernel == "hadamard" and not layout.systematic else 1.0
+    scale = layout.group_length**-0.5 if layout.kernel == "hadamard" and not layout.systematic else 1.0
     if layout.recoverable(present) & layout.info_mask != layout.info_mask:
         if mode == "rank":
             solution = solve_pattern(layout, rows, present, lost)

@@ -32,6 +32,7 @@ __all__ = [
     "max_k",
     "reed_muller_dimensions",
     "reed_muller_set",
+    "split_groups",
     "support_sizes",
     "transform_length",
 ]
@@ -139,22 +140,25 @@ def information_set(n: int, k: int, cut: Cut, erasures: float | Sequence[float] 
     return _best(n, k, cut, z.__getitem__)
 
 
-def auto_epsilon(n: int, k: int, cut: Cut = "shorten") -> float:
-    """Largest erasure probability at which the ``k`` best channels fail with total probability 0.5.
+def auto_epsilon(n: int, k: int, cut: Cut = "shorten", groups: int = 1) -> float:
+    """Largest erasure probability at which the best channels fail with total probability 0.5.
 
-    This designs the code at the level where it operates.
+    This designs the code at the level where it operates. The ``k`` best count of each of ``groups`` codes of ``n``
+    workers: the total is that of all groups.
 
     Examples
     --------
     >>> round(auto_epsilon(8, 4), 6)
     0.464473
+    >>> round(auto_epsilon(8, 4, groups=2), 6)
+    0.37687
     """
     _check_k(n, k)
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
         z = channel_erasures(erasure_profile(n, cut, middle))[_usable(n, cut)]
-        if np.partition(z, k - 1)[:k].sum() <= 0.5:
+        if np.partition(z, k - 1)[:k].sum() <= 0.5 / groups:
             low = middle
         else:
             high = middle
@@ -225,6 +229,20 @@ def is_closed(info: Sequence[int], n: int, cut: Cut) -> bool:
     usable = range(length)[_usable(n, cut)]
     bits = [1 << b for b in range(length.bit_length() - 1)]
     return all(i | b in members or i | b not in usable for i in members for b in bits)
+
+
+def split_groups(info: Sequence[int], groups: int, length: int) -> tuple[tuple[int, ...], ...]:
+    """Return the data positions of each group of ``length``, counted from its first one, ascending.
+
+    Examples
+    --------
+    >>> split_groups((2, 3, 6, 7), groups=2, length=4)
+    ((2, 3), (2, 3))
+    """
+    local: list[list[int]] = [[] for _ in range(groups)]
+    for i in info:
+        local[i // length].append(i % length)
+    return tuple(map(tuple, local))
 
 
 def support_sizes(info: Sequence[int], length: int) -> Array:

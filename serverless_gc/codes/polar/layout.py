@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from serverless_gc.codes.polar.design import Cut, transform_length
+from serverless_gc.codes.polar.design import Cut, split_groups, transform_length
 
 __all__ = ["Kernel", "Layout", "Node", "NodeKind"]
 
 Kernel: TypeAlias = Literal["binary", "hadamard"]
-NodeKind: TypeAlias = Literal["frozen", "info", "repeat", "mixed"]
+NodeKind: TypeAlias = Literal["frozen", "info", "repeat", "mixed", "apart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Node:
     """A subtree over ``size`` consecutive leaves starting at ``start``.
 
     ``kind`` says what its leaves are: all frozen, all data, data in the last leaf only, or anything else. Subtrees
-    of one kind need no further descent: that is what keeps decoding far below ``N log N`` visits.
+    of one kind need no further descent: that is what keeps decoding far below ``N log N`` visits. The halves of an
+    ``"apart"`` node are codes of their own, which no stage of the transform joins; they need not be equally long.
     """
 
     start: int
@@ -52,6 +54,8 @@ class Layout:
         ``"binary"``: ``(u0 + u1, u1)``; ``"hadamard"``: ``(u0 + u1, u0 - u1) / sqrt(2)``.
     systematic
         Whether a data position holds its block unchanged.
+    groups
+        How many transforms of equal length lie side by side. Those of several groups are not cut.
     """
 
     n_workers: int
@@ -59,11 +63,22 @@ class Layout:
     cut: Cut
     kernel: Kernel = "binary"
     systematic: bool = True
+    groups: int = 1
+
+    @cached_property
+    def group_length(self) -> int:
+        """Length of the transform of one group, a power of two."""
+        return transform_length(self.n_workers // self.groups)
 
     @cached_property
     def length(self) -> int:
-        """Length of the transform, a power of two."""
-        return transform_length(self.n_workers)
+        """Number of positions of all groups."""
+        return self.groups * self.group_length
+
+    @cached_property
+    def group_info(self) -> tuple[tuple[int, ...], ...]:
+        """Data positions of each group, counted from its first one, ascending."""
+        return split_groups(self.info, self.groups, self.group_length)
 
     @cached_property
     def offset(self) -> int:
@@ -87,10 +102,10 @@ class Layout:
 
     @cached_property
     def stages(self) -> tuple[tuple[int, int], ...]:
-        """Per stage, ``half`` from ``length / 2`` down to 1, and the mask of the positions without that bit."""
+        """Per stage, ``half`` from ``group_length / 2`` down to 1, and the mask of the positions without that bit."""
         stages = []
         full = (1 << self.length) - 1
-        half = self.length // 2
+        half = self.group_length // 2
         while half:
             stages.append((half, full // ((1 << half) + 1)))
             half //= 2
@@ -102,7 +117,7 @@ class Layout:
         members = bytearray(self.length)
         for i in self.info:
             members[i] = 1
-        return _grow(members, 0, self.length)
+        return _beside([_grow(members, start, self.group_length) for start in range(0, self.length, self.group_length)])
 
     def recoverable(self, present: int) -> int:
         """Mask of the channels a sequential decoder recovers, given the mask of present positions.
@@ -120,6 +135,15 @@ class Layout:
         for half, low in self.stages:
             v |= (v & low) << half
         return v
+
+
+def _beside(trees: Sequence[Node]) -> Node:
+    """Join the trees of neighbouring groups."""
+    if len(trees) == 1:
+        return trees[0]
+    middle = len(trees) // 2
+    left, right = _beside(trees[:middle]), _beside(trees[middle:])
+    return Node(left.start, left.size + right.size, "apart", left, right)
 
 
 def _grow(members: bytearray, start: int, size: int) -> Node:

@@ -32,24 +32,36 @@ class Sequential:
         ``equations`` lists what the frozen leaves say: rows that vanish for the right symbols.
     """
 
-    __slots__ = ("equations", "inactivate", "recorder", "signed", "symbols")
+    __slots__ = ("_earlier", "equations", "inactivate", "recorder", "signed", "symbols")
 
     def __init__(self, recorder: Recorder, *, signed: bool = False, inactivate: bool = False) -> None:
         self.recorder = recorder
         self.signed = signed
         self.inactivate = inactivate
         self.symbols = 0
+        self._earlier = 0  # symbols of groups that are done: they tell nothing of those to come
         self.equations: list[Row] = []
+
+    @property
+    def _open(self) -> bool:
+        """Whether there are symbols in the group being walked."""
+        return self.symbols > self._earlier
 
     def complete(self, node: Node, x: Rows) -> Rows:
         """Return the rows of the node's codeword."""
         kind = node.kind
+        if kind == "apart":
+            rows: Rows = []
+            for half in node.halves:
+                self._earlier = self.symbols
+                rows += self.complete(half, x[len(rows) : len(rows) + half.size])
+            return rows
         if kind == "frozen":
-            if self.symbols:
+            if self._open:
                 self.equations += [r for r in x if r is not None]
             return [ZERO] * node.size
         lost = x.count(None)
-        if not lost and not self.symbols:
+        if not lost and not self._open:
             return x
         if kind == "info":
             if lost and self.inactivate:
@@ -70,7 +82,7 @@ class Sequential:
         same = x[anchor]
         recorder = self.recorder
         odd = [self.signed and (j ^ anchor).bit_count() & 1 for j in range(len(x))]
-        if self.symbols:
+        if self._open:
             for j in places:
                 row = x[j]
                 if row is not None and same is not None:
@@ -84,7 +96,7 @@ class Sequential:
         a, b = x[:half], x[half:]
         subtract, add = self.recorder.sub, self.recorder.add
         down, up = (add, subtract) if self.signed else (subtract, add)
-        if left.kind == "frozen" and not self.symbols:
+        if left.kind == "frozen" and not self._open:
             xa: Rows = [ZERO] * half
         else:
             first = [None if p is None or q is None else down(p, q) for p, q in zip(a, b, strict=True)]
@@ -126,6 +138,8 @@ class Averaging:
         if None not in x or node.kind == "info":
             return x
         left, right = node.halves
+        if node.kind == "apart":
+            return self.complete(left, x[: left.size]) + self.complete(right, x[left.size :])
         half = left.size
         add, sub = self.recorder.add, self.recorder.sub
         a, b = x[:half], x[half:]

@@ -14,6 +14,7 @@ from serverless_gc.codes.polar.design import (
     information_set,
     is_closed,
     reed_muller_set,
+    split_groups,
     support_sizes,
     transform_length,
 )
@@ -21,7 +22,7 @@ from serverless_gc.codes.polar.layout import Kernel
 from serverless_gc.errors import InputError
 from serverless_gc.types import FloatArray
 
-__all__ = ["CUTS", "CheckedDesign", "Design", "check_design", "choose_positions"]
+__all__ = ["CUTS", "CheckedDesign", "Design", "check_design", "choose_positions", "count_groups"]
 
 Design: TypeAlias = Literal["auto", "reed-muller"] | float | Sequence[float] | FloatArray
 CheckedDesign: TypeAlias = Literal["auto", "reed-muller"] | float | tuple[float, ...]
@@ -51,6 +52,31 @@ def check_design(design: Design, n: int) -> CheckedDesign:
     return tuple(e.tolist())
 
 
+def count_groups(n: int, k: int, stages: int | None) -> int:
+    """Return how many polar codes lie side by side when only the first ``stages`` stages are used.
+
+    Raises
+    ------
+    InputError
+        If groups of ``2**stages`` workers do not come out even, or would hold different numbers of blocks.
+    """
+    if stages is None:
+        return 1
+    most = (n & -n).bit_length() - 1
+    # True == 1: a Boolean is a slip.
+    if isinstance(stages, bool) or not hasattr(stages, "__index__") or not 0 <= stages <= most:
+        raise InputError(
+            f"stages must be an integer with 2**stages a divisor of n_workers={n}, 0 to {most}, or None for all, "
+            f"got {stages!r}"
+        )
+    groups = n >> int(stages)
+    if k % groups:
+        raise InputError(
+            f"k must be a multiple of n_workers / 2**stages = {groups}, one share a group, got {k} with stages={stages}"
+        )
+    return groups
+
+
 def choose_positions(
     n: int,
     k: int,
@@ -58,9 +84,20 @@ def choose_positions(
     design: CheckedDesign,
     shortening: str,
     explicit: Sequence[int] | None,
+    groups: int = 1,
 ) -> tuple[tuple[int, ...], Cut]:
-    """Choose data positions and how to cut the transform to ``n`` workers."""
-    length = transform_length(n)
+    """Choose data positions and how to cut the transform to ``n`` workers.
+
+    With several groups each has as many of either, and ``"auto"`` is where their channels together fail.
+    """
+    if groups > 1 and explicit is None:
+        size = n // groups
+        if design == "auto":
+            design = auto_epsilon(size, k // groups, groups=groups)
+        parts = [design[at : at + size] if isinstance(design, tuple) else design for at in range(0, n, size)]
+        chosen = [choose_positions(size, k // groups, kernel, part, shortening, None) for part in parts]
+        return tuple(g * size + i for g, (info, _) in enumerate(chosen) for i in info), chosen[0][1]
+    length = groups * transform_length(n // groups)
     cuts = CUTS[shortening]
     if kernel == "hadamard" and n < length:
         if shortening == "shorten":
@@ -69,7 +106,7 @@ def choose_positions(
             )
         cuts = ("puncture",)
     if explicit is not None:
-        return _explicit(n, k, cuts, explicit)
+        return _explicit(n, k, cuts, explicit, groups)
     for cut in cuts:
         if design == "reed-muller":
             info = reed_muller_set(n, k, cut)
@@ -89,14 +126,18 @@ def _all_busy(info: Sequence[int], n: int, cut: Cut) -> bool:
     return bool(np.all(sizes[:n] > 0)) if cut == "shorten" else True
 
 
-def _explicit(n: int, k: int, cuts: tuple[Cut, ...], given: Sequence[int]) -> tuple[tuple[int, ...], Cut]:
+def _explicit(n: int, k: int, cuts: tuple[Cut, ...], given: Sequence[int], groups: int) -> tuple[tuple[int, ...], Cut]:
     info = tuple(sorted({int(i) for i in given}))
-    length = transform_length(n)
+    size = n // groups
+    length = groups * transform_length(size)
     if len(info) != k or len(given) != k:
         raise InputError(f"information_set must hold k={k} different positions, got {len(info)} in {len(given)}")
     for cut in cuts:
         low, high = (0, n) if cut == "shorten" else (length - n, length)
-        if low <= info[0] and info[-1] < high and is_closed(info, n, cut) and _all_busy(info, n, cut):
+        if not (low <= info[0] and info[-1] < high):
+            continue
+        each = split_groups(info, groups, length // groups)
+        if all(local and is_closed(local, size, cut) and _all_busy(local, size, cut) for local in each):
             return info, cut
     raise InputError(
         f"information_set must lie within the {n} usable positions of {length} and hold, with an index, every "

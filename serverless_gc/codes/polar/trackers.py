@@ -136,7 +136,7 @@ class PeelTracker(_PolarTracker):
         known, stages = self._known, self._layout.stages
         known[0] |= self._seen
         if not stages:
-            return bool(known[0] & self._info)
+            return known[0] & self._info == self._info
         last = len(stages) - 1
         dirty, self._dirty = self._dirty | 1, 0
         while dirty:

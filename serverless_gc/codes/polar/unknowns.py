@@ -41,26 +41,43 @@ class Expansion:
         Whether the float64 entries are the exact integers.
     """
 
-    __slots__ = ("_limit", "_modular", "_rows", "_used", "checks", "equations", "exact", "symbols", "values")
+    __slots__ = (
+        "_earlier",
+        "_limit",
+        "_modular",
+        "_rows",
+        "_used",
+        "checks",
+        "equations",
+        "exact",
+        "symbols",
+        "values",
+    )
 
     def __init__(self, layout: Layout, present: int, *, modular: bool) -> None:
         recovered = layout.recoverable(present)
         self.symbols = (layout.info_mask & ~recovered).bit_count()
         self._modular = modular
         self._used = 0
+        self._earlier = 0  # symbols of groups that are done: the others do not depend on them
         self._rows: list[Array] = []
         self.checks: list[int] = []
         self.exact = True
         # Codewords handed up are checked, values handed down at most triple a level: every integer stays below 2**52.
         self._limit = (2.0**52 / 3.0 ** len(layout.stages)) ** 2
         width = layout.length
-        raw = np.frombuffer(present.to_bytes(max(width // 8, 1), "little"), dtype=np.uint8)
+        raw = np.frombuffer(present.to_bytes(-(-width // 8), "little"), dtype=np.uint8)
         valid = np.unpackbits(raw, bitorder="little")[:width].astype(bool)
         with single_blas_thread() if self.symbols * width > _SMALL_PRODUCT else nullcontext():
             values = self._walk(layout.tree, valid, None)
         self.values: Array = np.zeros((width, self.symbols), dtype=self._dtype) if values is None else values
         nothing: Array = np.zeros((0, self.symbols), dtype=self._dtype)
         self.equations: Array = np.vstack(self._rows) if self._rows else nothing
+
+    @property
+    def _open(self) -> bool:
+        """Whether there are symbols in the group being walked."""
+        return self._used > self._earlier
 
     @property
     def _dtype(self) -> type:
@@ -89,11 +106,13 @@ class Expansion:
 
     def _walk(self, node: Node, valid: Array, values: Array | None) -> Array | None:
         """Return the node's codeword in symbols; None stands for all zeros. ``values`` may be overwritten."""
-        if not self._used and valid.all():
+        if not self._open and valid.all():
             return None
         kind = node.kind
+        if kind == "apart":
+            return self._apart(node, valid)
         if kind == "frozen":
-            if self._used:
+            if self._open:
                 places = valid.nonzero()[0]
                 if len(places):
                     rows = np.zeros((len(places), self.symbols), self._dtype) if values is None else values[places]
@@ -106,12 +125,22 @@ class Expansion:
             return self._repeat(node, valid, values)
         return self._split(node, valid, values)
 
+    def _apart(self, node: Node, valid: Array) -> Array:
+        out: Array = np.zeros((node.size, self.symbols), dtype=self._dtype)
+        for half in node.halves:
+            here = slice(half.start - node.start, half.start - node.start + half.size)
+            self._earlier = self._used
+            values = self._walk(half, valid[here], None)
+            if values is not None:
+                out[here] = values
+        return out
+
     def _repeat(self, node: Node, valid: Array, values: Array | None) -> Array | None:
         places = valid.nonzero()[0]
         if not len(places):
             return np.repeat(self._fresh(np.array([0]), None, 1), node.size, axis=0)
         rest, anchor = places[:-1], places[-1:]
-        if self._used and len(rest):
+        if self._open and len(rest):
             rows = np.zeros((len(rest), self.symbols), self._dtype) if values is None else values[rest] - values[anchor]
             self._equate(node, rest, rows)
         return None if values is None else np.repeat(values[anchor], node.size, axis=0)

@@ -127,8 +127,10 @@ def product_sizes(n: int | None, k: int | None) -> tuple[int, int]:
     return n, k
 
 
-def choose_tiles(n: int, k: int) -> tuple[int, int]:
+def choose_tiles(n: int, k: int, parities: int = 1) -> tuple[int, int]:
     """Choose the data ``(k1, k2)`` of one tile of a local-parity code with ``n`` cells, ``k`` of them data.
+
+    Lines have ``parities`` parity cells.
 
     Raises
     ------
@@ -137,47 +139,49 @@ def choose_tiles(n: int, k: int) -> tuple[int, int]:
 
     Examples
     --------
-    >>> choose_tiles(36, 16), choose_tiles(20, 15)
-    ((2, 2), (3, 1))
+    >>> choose_tiles(36, 16), choose_tiles(20, 15), choose_tiles(36, 16, parities=2)
+    ((2, 2), (3, 1), (4, 4))
     """
-    options = list(_tiles(n))
-    fitting = [(_tile_order(n, k, tile), tile) for tile in options if _capacity(n, tile) >= k]
+    options = list(_tiles(n, parities))
+    fitting = [(_tile_order(n, k, tile, parities), tile) for tile in options if _capacity(n, tile, parities) >= k]
     if not fitting:
-        most = max((_capacity(n, tile) for tile in options), default=0)
+        most = max((_capacity(n, tile, parities) for tile in options), default=0)
+        lines = "" if parities == 1 else f" with parities={parities}"
         raise InputError(
-            f"k must be at most {most} for a local-parity code of n_workers={n}, got {k}: "
+            f"k must be at most {most} for a local-parity code of n_workers={n}{lines}, got {k}: "
             "use more workers, or code 'mds', which takes any numbers"
             if most
-            else f"n_workers must be at least 2 for a local-parity code, got {n}"
+            else f"n_workers must be at least {parities + 1} for a local-parity code{lines}, got {n}"
         )
     return min(fitting)[1]
 
 
-def _tiles(n: int) -> Iterator[tuple[int, int]]:
+def _tiles(n: int, parities: int = 1) -> Iterator[tuple[int, int]]:
     """Yield the data ``(k1, k2)`` of the tiles of which ``n`` cells are a multiple; ``k2 = 1``: a single column."""
-    for area in range(2, n + 1):
+    for area in range(parities + 1, n + 1):
         if n % area == 0:
-            yield area - 1, 1  # one column, coded along it only
-            yield from ((n1 - 1, n2 - 1) for n1, n2 in _shapes(area) if n2 > 2)
+            yield area - parities, 1  # one column, coded along it only
+            yield from ((n1 - parities, n2 - parities) for n1, n2 in _shapes(area) if n2 > parities + 1)
 
 
-def tile_sides(tile: tuple[int, int]) -> Sides:
-    """Return the grid of a tile: one parity per column, and one per row unless the tile is a single column."""
+def tile_sides(tile: tuple[int, int], parities: int = 1) -> Sides:
+    """Return the grid of a tile: ``parities`` per column, and per row unless the tile is a single column."""
     k1, k2 = tile
-    return (k1 + 1, k1), (1, 1) if k2 == 1 else (k2 + 1, k2)
+    return (k1 + parities, k1), (1, 1) if k2 == 1 else (k2 + parities, k2)
 
 
-def _area(tile: tuple[int, int]) -> int:
-    (n1, _), (n2, _) = tile_sides(tile)
+def _area(tile: tuple[int, int], parities: int = 1) -> int:
+    (n1, _), (n2, _) = tile_sides(tile, parities)
     return n1 * n2
 
 
-def _capacity(n: int, tile: tuple[int, int]) -> int:
-    return n // _area(tile) * tile[0] * tile[1]
+def _capacity(n: int, tile: tuple[int, int], parities: int = 1) -> int:
+    return n // _area(tile, parities) * tile[0] * tile[1]
 
 
-def _tile_order(n: int, k: int, tile: tuple[int, int]) -> tuple[bool, bool, int, int, int]:
-    return tile[1] == 1, _area(tile) > _TILE, _capacity(n, tile) - k, tile[0] - tile[1], _area(tile)
+def _tile_order(n: int, k: int, tile: tuple[int, int], parities: int) -> tuple[bool, bool, int, int, int]:
+    area = _area(tile, parities)
+    return tile[1] == 1, area > _TILE, _capacity(n, tile, parities) - k, tile[0] - tile[1], area
 
 
 def local_parity_sizes(n: int | None, k: int | None) -> tuple[int, int]:

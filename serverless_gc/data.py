@@ -152,7 +152,7 @@ class EncodedPair:
         made, self._made, self._source = self._made, {}, None
         if not self.location.name:
             for encoded in made.values():
-                await res.store.delete(encoded.objects())
+                await res.discard(encoded.objects())
         await self.one_round.remove()
 
 

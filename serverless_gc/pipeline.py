@@ -295,7 +295,7 @@ async def _retire(res: Resources, rnd: _Round) -> None:
         keys.add(rnd.operand_key)
     if rnd.watch is not None:
         keys.update([info.key async for info in res.store.list(base) if info.key != rnd.cancel_key])
-    await res.store.delete(keys)
+    await res.discard(keys)
     if rnd.watch is not None:
         await res.clear_late(base if late else "", every=CLEAR_SECONDS)
 

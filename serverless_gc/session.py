@@ -85,6 +85,12 @@ class Session:
     seed
         Seed of the simulated clock.
 
+    Notes
+    -----
+    Workers remember the blocks that they have read. All those of a local or simulated session together remember at most
+    a quarter of the machine's memory, and forget what is deleted; all processes together 256 MiB; each environment of
+    a function a quarter of its memory. The variable ``SERVERLESS_GC_CACHE_MB`` sets another number of MiB, 0 for none.
+
     Examples
     --------
     >>> import numpy as np, serverless_gc as sgc

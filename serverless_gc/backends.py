@@ -86,7 +86,7 @@ def open_backend(
     if store is None and name == "processes":
         folder = Path(tempfile.mkdtemp(prefix="serverless-gc-"))
         store = LocalStore(folder)
-        release = lambda: shutil.rmtree(folder, ignore_errors=True)  # noqa: E731 - closes over the folder
+        release = _remover(folder)
     elif store is None and name == "aws":
         store = _s3_store(settings, limits)
     elif store is None:
@@ -107,6 +107,17 @@ def open_backend(
         return Backend(store, inject(invoker, faults), host, store_stats, release, logs_hint, presign)
     guarded = RetryingInvoker(inject(invoker, injections))
     return Backend(store, guarded, AioHost(), store_stats, release, logs_hint, presign)
+
+
+def _remover(folder: Path) -> Callable[[], None]:
+    """Return what removes a folder in the process that made it, and does nothing in one forked from it."""
+    maker = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return remove
 
 
 def _presigning(store: Store, limits: Limits) -> Presign:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextvars
 import os
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
@@ -24,6 +24,7 @@ from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
+from serverless_gc.leaving import close_at_exit, needs_no_closing
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.policies import Deadline, natural_policy
@@ -160,6 +161,7 @@ class Session:
         self._closed = False
         self._running = False
         self._make_backend()
+        close_at_exit(self)
 
     # -- life ----------------------------------------------------------------------------------------
 
@@ -215,6 +217,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        needs_no_closing(self)
         self._data.clear()
         opened, self._opened = self._opened, None
         if opened is None:
@@ -275,6 +278,11 @@ class Session:
         return self._closed
 
     @property
+    def opened_by(self) -> int | None:
+        """Process in which its store and workers were opened; None if they are not."""
+        return None if self._opened is None else self._opened[2]
+
+    @property
     def running(self) -> bool:
         """Whether its ``with`` block is running."""
         return self._running
@@ -296,6 +304,7 @@ class Session:
         self._backend = open_backend(
             self.backend, injections=self._injections, limits=self._limits, settings=self.settings, **options
         )
+        weakref.finalize(self, self._backend.release)  # a session that is dropped or never used leaves no folder either
 
     # -- data ----------------------------------------------------------------------------------------
 
@@ -478,7 +487,6 @@ def default_session(backend: str | None) -> Session:
     session = _DEFAULTS.get(name)
     if session is None or session.closed:
         session = _DEFAULTS[name] = Session(name)
-        atexit.register(session.close)
     return session
 
 

@@ -257,7 +257,8 @@ def serve() -> None:
     from serverless_gc.worker.entry import run
 
     requests = sys.stdin.buffer
-    with os.fdopen(os.dup(1), "wb") as replies:
+    # A driver that is gone wants no reply.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what user code prints goes to the driver's standard error, not among the frames
         while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+from functools import cache
 from typing import Protocol
 from weakref import WeakSet
 
@@ -24,24 +25,27 @@ class _Closes(Protocol):
 
 
 _UNCLOSED: WeakSet[_Closes] = WeakSet()
-_registered = False
 
 
 def close_at_exit(session: _Closes) -> None:
     """Close a session when the process ends, unless it is closed, or gone, before."""
-    global _registered
     _UNCLOSED.add(session)
-    if not _registered:
-        _registered = True
-        # Closing needs helper threads, and by the time of atexit the interpreter has ended those of every executor.
-        # Executors themselves register here; what is registered later is called earlier.
-        register = getattr(threading, "_register_atexit", atexit.register)
-        register(_close_all)
+    _registered()
 
 
 def needs_no_closing(session: _Closes) -> None:
     """Forget a session that was closed."""
     _UNCLOSED.discard(session)
+
+
+@cache
+def _registered() -> None:
+    """Have them closed before helper threads end: by the time of atexit those of every executor are gone.
+
+    Executors register in the same place; what is registered later is called earlier.
+    """
+    register = getattr(threading, "_register_atexit", atexit.register)
+    register(_close_all)
 
 
 def _close_all() -> None:

@@ -19,23 +19,11 @@ from serverless_gc.session import Session
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, waiting
 
-__all__ = ["Evaluations", "TimeIsUp", "as_factory", "exact_rounds"]
+__all__ = ["Evaluations", "TimeIsUp", "exact_rounds"]
 
 
 class TimeIsUp(Exception):
     """The seconds of the whole run are over."""
-
-
-def as_factory(policy: Any) -> PolicyFactory | None:
-    """Return the function from code to policy that a policy, or such a function, stands for."""
-    if policy is None:
-        return None
-    if not isinstance(policy, type) and isinstance(policy, WaitPolicy):
-        return lambda _: policy
-    if not callable(policy):
-        raise InputError(f"policy must be a waiting policy or a function from a code to one, got {policy!r}")
-    factory: PolicyFactory = policy
-    return factory
 
 
 def exact_rounds(policy: PolicyFactory | None, data: Data, options: Mapping[str, Any]) -> PolicyFactory | None:

@@ -327,7 +327,8 @@ def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[fl
     except Exception as error:  # noqa: BLE001 - whatever a store's opening raises belongs into the reply
         return replace(_reply(task, "error", {}, {}), error=_described(_store_kind(error), error))
     try:
-        return attempt.run()
+        with np.errstate(all="ignore"):  # what is not finite is reported in the reply; a warning here has no reader
+            return attempt.run()
     except _Cancelled:
         return _reply(task, "cancelled", attempt.times, attempt.stats())
     except _Fault as fault:

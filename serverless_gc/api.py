@@ -13,7 +13,7 @@ from serverless_gc.errors import InputError
 from serverless_gc.gradient_data import GradientData, OnUndecodable
 from serverless_gc.matmul import choose_matmul_code, multiply
 from serverless_gc.polynomial_data import PolynomialData
-from serverless_gc.prepare import refuse_gradient_code
+from serverless_gc.prepare import refuse_gradient_code, refuse_unknown
 from serverless_gc.session import Session, current_session, default_session
 from serverless_gc.strategy import Strategy
 from serverless_gc.worker.losses import Loss
@@ -134,6 +134,7 @@ async def coded_gradient_async(
     True
     """
     chosen = _session(session, backend)
+    refuse_unknown("coded_gradient", code, params, coded_gradient_async, chosen.encode_async)
     if y is None:
         raise InputError("coded_gradient needs y; for a plain product use coded_matvec")
     data = await chosen.encode_async(X, y, code=code, n_workers=n_workers, k=k, **params)
@@ -208,6 +209,7 @@ async def coded_matvec_async(
     """
     chosen = _session(session, backend)
     refuse_gradient_code(code)
+    refuse_unknown("coded_matvec", code, params, coded_matvec_async, chosen.encode_async)
     data = await chosen.encode_async(A, code=code, n_workers=n_workers, k=k, **params)
     assert isinstance(data, CodedData)  # noqa: S101 - codes that give no products were refused
     result = await data.matvec_async(x, with_report=with_report, deadline=deadline)
@@ -270,6 +272,7 @@ async def coded_matmul_async(
     True
     """
     chosen = _session(session, backend)
+    refuse_unknown("coded_matmul", code, params, coded_matmul_async)
     made = choose_matmul_code(code, {"n_workers": n_workers, "p": p, "q": q}, params)
     product, report = await homed(multiply)(chosen, A, B, made, deadline)
     return (product, report) if with_report else product

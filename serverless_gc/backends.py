@@ -28,6 +28,7 @@ from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke import LocalInvoker, ProcessInvoker, RetryingInvoker, SimulatedInvoker, inject
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import ACCOUNT_CONCURRENCY, Limits
+from serverless_gc.refusals import unknown_name
 from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats, StoreWrapper
 from serverless_gc.store.base import Store
 from serverless_gc.store.s3_presign import with_urls
@@ -78,7 +79,7 @@ def open_backend(
         If a setting that the backend needs is missing.
     """
     if name not in BACKENDS:
-        raise InputError(f"unknown backend {name!r}; choose one of {', '.join(BACKENDS)}")
+        raise InputError(unknown_name("backend", name, BACKENDS))
     if delay is not None and name != "simulated":
         raise InputError(f"delay= is a law of the simulated clock; backend {name!r} has a real one")
     release: Callable[[], Any] = lambda: None  # noqa: E731 - a default, not a definition
@@ -86,7 +87,7 @@ def open_backend(
     if store is None and name == "processes":
         folder = Path(tempfile.mkdtemp(prefix="serverless-gc-"))
         store = LocalStore(folder)
-        release = lambda: shutil.rmtree(folder, ignore_errors=True)  # noqa: E731 - closes over the folder
+        release = _remover(folder)
     elif store is None and name == "aws":
         store = _s3_store(settings, limits)
     elif store is None:
@@ -107,6 +108,17 @@ def open_backend(
         return Backend(store, inject(invoker, faults), host, store_stats, release, logs_hint, presign)
     guarded = RetryingInvoker(inject(invoker, injections))
     return Backend(store, guarded, AioHost(), store_stats, release, logs_hint, presign)
+
+
+def _remover(folder: Path) -> Callable[[], None]:
+    """Return what removes a folder in the process that made it, and does nothing in one forked from it."""
+    maker = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return remove
 
 
 def _presigning(store: Store, limits: Limits) -> Presign:

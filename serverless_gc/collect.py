@@ -30,7 +30,12 @@ from serverless_gc.store.base import Store
 from serverless_gc.types import Array, Buffer, TaskSpec
 from serverless_gc.wire import FrameError, Reply, Task, mismatch
 
-__all__ = ["Attempts", "Collector", "Presign"]
+__all__ = ["INHERENT", "Attempts", "Collector", "Presign"]
+
+LOSS_FAILED = "the loss failed"
+OVERFLOW = "overflow"
+INHERENT = frozenset({LOSS_FAILED, OVERFLOW})
+"""Reasons of failures that lie in the function or in the numbers: every worker meets them, and no attempt helps."""
 
 _WORKER_KINDS: Mapping[str, FailureKind] = {
     "function": "function",
@@ -190,6 +195,8 @@ class Attempts:
                 raise InvokeError(f"the result announced under {task.result_key} is not there", kind="bad-reply")
             self.counts["by_reference"] += 1
             reply = replace(stored, times=reply.times, stats=reply.stats)
+        if reply.stats.get("non_finite"):  # already where it was computed: no fault of the way here
+            raise _overflow()
         value = reply.value
         assert value is not None  # noqa: S101 - just checked for every path
         self.counts["bytes_down"] += value.nbytes
@@ -204,7 +211,7 @@ class Attempts:
     def _left(self, reply: Reply) -> tuple[None, Mapping[str, Any]]:
         """Take note of a result that stays where it is; the worker says whether it is one."""
         if reply.stats.get("non_finite"):
-            raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
+            raise _overflow()
         return None, {**reply.times, **reply.stats}
 
     async def _invoke(self, spec: TaskSpec, payload: Buffer) -> Buffer:
@@ -252,12 +259,22 @@ class Attempts:
         return None if mismatch(reply, task, any_attempt=True) else reply
 
 
+def _overflow() -> InvokeError:
+    return InvokeError(
+        "the products overflow: the worker computed NaN or Inf from finite numbers. Rescale X or w",
+        kind="function",
+        reason=OVERFLOW,
+        retryable=False,
+        may_have_run=False,
+    )
+
+
 def _worker_error(error: Mapping[str, str]) -> Exception:
     """Say in the driver's words what a worker reported."""
     said = error.get("message", "")
     if error.get("type") == "FunctionRefused":  # no worker can run it
         return ConfigError(said)
     if error.get("type") == "FunctionError":  # it would raise again: the slot is given up at once
-        return InvokeError(said, kind="function", reason="the loss failed", retryable=False, may_have_run=False)
+        return InvokeError(said, kind="function", reason=LOSS_FAILED, retryable=False, may_have_run=False)
     kind = _WORKER_KINDS.get(error.get("kind", ""), "function")
     return InvokeError(f"{error.get('type', 'error')}: {said}", kind=kind, may_have_run=False)

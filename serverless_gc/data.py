@@ -28,6 +28,7 @@ from serverless_gc.observe import Report
 from serverless_gc.one_round import OneRound, OnUndecodable
 from serverless_gc.pipeline import run_round
 from serverless_gc.prepare import check_number, check_operand, find_loss
+from serverless_gc.refusals import known_arguments
 from serverless_gc.resources import Location, Owner
 from serverless_gc.strategy import LARGEST_GRAM, Choice, Strategy, check_strategy
 from serverless_gc.types import Array
@@ -152,7 +153,7 @@ class EncodedPair:
         made, self._made, self._source = self._made, {}, None
         if not self.location.name:
             for encoded in made.values():
-                await res.store.delete(encoded.objects())
+                await res.discard(encoded.objects())
         await self.one_round.remove()
 
 
@@ -210,6 +211,7 @@ class CodedData(PairData):
     # -- products ------------------------------------------------------------------------------------
 
     @homed
+    @known_arguments
     async def matvec_async(self, x: Any, *, with_report: bool = False, deadline: float | None = None) -> Any:
         """Compute ``X @ x``.
 
@@ -239,6 +241,7 @@ class CodedData(PairData):
         return (z, report) if with_report else z
 
     @homed
+    @known_arguments
     async def rmatvec_async(self, r: Any, *, with_report: bool = False, deadline: float | None = None) -> Any:
         """Compute ``X.T @ r``; parameters and errors as for `matvec`.
 
@@ -261,6 +264,7 @@ class CodedData(PairData):
     # -- losses --------------------------------------------------------------------------------------
 
     @homed
+    @known_arguments
     async def value_and_gradient_async(
         self,
         w: Any,
@@ -336,6 +340,7 @@ class CodedData(PairData):
         return (value, gradient, report) if with_report else (value, gradient)
 
     @homed
+    @known_arguments
     async def gradient_async(
         self,
         w: Any,

@@ -32,6 +32,7 @@ from serverless_gc.optim.encoded import AskGradients, AskNorms, AskSteps, Iterat
 from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import FirstK
+from serverless_gc.refusals import known_arguments
 from serverless_gc.resources import Location, Owner
 from serverless_gc.types import Array, FloatArray
 
@@ -111,6 +112,7 @@ class EncodedData(Holding, Differentiable):
         return f"EncodedData({self.n_rows} x {self.n_cols}, {self.code!r})"
 
     @homed
+    @known_arguments
     async def value_and_gradient_async(
         self,
         w: Any,

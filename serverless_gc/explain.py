@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.codes.gradient.base import EXACT, GradientCode
@@ -13,8 +12,13 @@ from serverless_gc.errors import ConfigError, DeadlineExceeded, NotDecodableErro
 
 __all__ = ["approximation", "undecodable", "waves"]
 
+PLACE = " on partition "
+"""Where a worker's message about a user's function begins to say where."""
 
-def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, logs_hint: str = "") -> ServerlessGCError:
+
+def undecodable(
+    code: Code, arrived: Collection[int], outcome: RoundOutcome, logs_hint: str = "", *, inherent: bool = False
+) -> ServerlessGCError:
     """Turn an aborted round into the error that names blocks, causes and what to do.
 
     Parameters
@@ -27,6 +31,8 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
         How the round ended.
     logs_hint
         Where the workers' logs are, in a sentence.
+    inherent
+        Whether every failure lies in the user's function or numbers, so that no redundancy helps.
     """
     tracker = code.tracker()
     for number in arrived:
@@ -35,7 +41,7 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     here = set(arrived)
     n_results = sum(here.issuperset(code.placement(slot)) for slot in range(code.n_workers))
     blocks = "partitions" if code.target == "sum" else "blocks"
-    causes = [f"{count}x {why}" for why, count in Counter(outcome.failures.values()).most_common(5)]
+    causes = _counted(outcome.failures.values())
     started = {record.slot for record in outcome.records} or set(range(code.n_workers))
     unstarted = [slot for slot in range(code.n_workers) if slot not in started]
     if unstarted:
@@ -55,19 +61,44 @@ def undecodable(code: Code, arrived: Collection[int], outcome: RoundOutcome, log
     if counts.failed and counts.failed == counts.failures.get("denied", 0):
         advice = "The function's role may not read or write the bucket: `serverless-gc doctor` prints what it needs."
         return ConfigError(" ".join(filter(None, (said, advice, logs_hint))))
-    if outcome.error == "deadline":
+    kind: type[NotDecodableError]
+    if inherent and outcome.error != "deadline":
+        advice = "Every worker would meet the same: mend it and call again."
+        kind = NotDecodableError
+    elif outcome.error == "deadline":
         advice = (
             "Likely: functions killed for memory or time, throttled, or a deadline that is too short. Raise deadline=, "
             f"or use a code with more redundancy (n_workers={code.n_workers}, k={code.k})."
         )
-        kind: type[NotDecodableError] = DeadlineExceeded
+        kind = DeadlineExceeded
     else:
         advice = "Nothing more can arrive. Mend the causes, raise max_attempts=, or use a code with more redundancy."
         kind = NotDecodableError
-    if isinstance(code, GradientCode) and arrived:
+    if isinstance(code, GradientCode) and arrived and not inherent:
         advice += " Or take the best approximation from what arrived: on_undecodable='approximate'."
     message = " ".join(filter(None, (said, advice, logs_hint)))
     return kind(message, missing=missing, failures=dict(outcome.failures))
+
+
+def _counted(failures: Iterable[str]) -> list[str]:
+    """Tell each cause once, with how often and where it was met first; the five most frequent ones.
+
+    Examples
+    --------
+    >>> _counted(["function: the loss raised KeyError: 3, on partition 0 (rows 0..2) for message 0",
+    ...           "function: the loss raised KeyError: 3, on partition 1 (rows 3..5) for message 1"])
+    ['2x function: the loss raised KeyError: 3, first on partition 0 (rows 0..2) for message 0']
+    """
+    places: dict[str, list[str]] = {}
+    for failure in failures:
+        why, _, where = failure.partition(PLACE)
+        places.setdefault(why.rstrip(",;"), []).append(where)
+    most = sorted(places.items(), key=lambda entry: -len(entry[1]))[:5]
+    return [f"{len(where)}x {why}{_place(where)}" for why, where in most]
+
+
+def _place(where: Sequence[str]) -> str:
+    return f", {'first ' if len(where) > 1 else ''}{PLACE.strip()} {where[0]}" if where[0] else ""
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -21,6 +21,7 @@ from serverless_gc.jobs import Job, Layout, StoredObjective
 from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import LABELS, PartitionedMatrix
+from serverless_gc.refusals import known_arguments
 from serverless_gc.types import Array
 
 __all__ = ["GradientData", "OnUndecodable"]
@@ -108,6 +109,7 @@ class GradientData(Holding, Differentiable):
     # -- losses --------------------------------------------------------------------------------------
 
     @homed
+    @known_arguments
     async def value_and_gradient_async(
         self,
         w: Any,
@@ -183,6 +185,7 @@ class GradientData(Holding, Differentiable):
         return (value, gradient, report) if with_report else (value, gradient)
 
     @homed
+    @known_arguments
     async def gradient_async(
         self,
         w: Any,
@@ -213,11 +216,13 @@ class GradientData(Holding, Differentiable):
     # -- what a sum of gradients cannot give ---------------------------------------------------------
 
     @homed
+    @known_arguments
     async def matvec_async(self, x: Any, *, with_report: bool = False, deadline: float | None = None) -> Any:  # noqa: ARG002 - the face of coded data
         """Raise `InputError`: a gradient code gives sums over all rows; products need a data code."""
         raise self._no_product("matvec")
 
     @homed
+    @known_arguments
     async def rmatvec_async(self, r: Any, *, with_report: bool = False, deadline: float | None = None) -> Any:  # noqa: ARG002 - as above
         """Raise `InputError`: products need a data code."""
         raise self._no_product("rmatvec")

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.encode.kept import delete_kept
+from serverless_gc.refusals import Uncopied
 from serverless_gc.resources import Location, Owner
 
 __all__ = ["Holding"]
@@ -23,7 +24,7 @@ class _Holder(Protocol):
     async def remove(self) -> None: ...
 
 
-class Holding:
+class Holding(Uncopied):
     """Stored data that can be let go or deleted; ``_holder`` has the objects."""
 
     _holder: _Holder

@@ -89,6 +89,14 @@ class Job:
     publish: int = 0
 
 
+def _length(operand: Array) -> float:
+    """Return the length of a vector, of a matrix the mean one of its columns; finite where its square is not."""
+    largest = float(np.abs(operand).max(initial=0.0))
+    if largest == 0.0:
+        return 0.0
+    return largest * float(np.linalg.norm(operand / largest)) / math.sqrt(operand.size / len(operand))
+
+
 def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = None) -> Job:
     """Make the job ``M @ operand`` on the coded blocks of ``M``.
 
@@ -114,7 +122,7 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
         operand=operand,
         support=code.support,
         stored=np.dtype(matrix.dtype),
-        scale=matrix.largest * float(np.linalg.norm(operand)) / math.sqrt(operand.size / len(operand)),
+        scale=matrix.largest * _length(operand),
         finish=(lambda blocks: np.ascontiguousarray(join(blocks).real)) if complex_by_code else join,
         publish=code.publish if publish is None else publish,
     )

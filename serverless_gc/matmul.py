@@ -271,4 +271,4 @@ def _job(
 
 async def _remove(res: Resources, keys: Sequence[str]) -> None:
     """Delete the stored blocks; workers that come too late find nothing, and nobody waits for them."""
-    await res.store.delete(keys)
+    await res.discard(keys)

@@ -224,7 +224,7 @@ class OneRound:
         stored, self._stored, self._gram = self._stored, None, None
         if stored is not None:
             res = await self._owner.resources()
-            await res.store.delete(stored.objects())
+            await res.discard(stored.objects())
 
 
 def _is_ldpc(code: Code) -> TypeGuard[LDPCCode]:

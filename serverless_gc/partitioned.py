@@ -114,7 +114,7 @@ class PartitionedMatrix:
         """Delete the columns used longest ago, of those that nobody uses, until a few are left."""
         idle = [digest for digest, column in self._columns.items() if not column.users and not column.kept]
         for digest in idle[: max(0, len(idle) - _KEPT_COLUMNS)]:
-            await res.store.delete(self._columns.pop(digest).stored.keys.values())
+            await res.discard(self._columns.pop(digest).stored.keys.values())
 
     async def _timed(self, storing: Coroutine[Any, Any, StoredParts]) -> StoredParts:
         """Store, and keep account of what it cost."""
@@ -155,7 +155,7 @@ class PartitionedMatrix:
             columns = [column.stored for column in self._columns.values() if not column.kept]
             self._columns.clear()
         for each in columns if stored is None or self.location.name else [stored, *columns]:
-            await res.store.delete(each.keys.values())
+            await res.discard(each.keys.values())
 
     def _scratch(self, res: Resources) -> str:
         return replace(self.location, name="").prefix(res)

@@ -22,7 +22,7 @@ import numpy as np
 
 from serverless_gc import observe
 from serverless_gc.codes.base import Certificate, Code
-from serverless_gc.collect import Attempts, Collector
+from serverless_gc.collect import INHERENT, Attempts, Collector
 from serverless_gc.engine import (
     AbortRound,
     Action,
@@ -142,7 +142,8 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
     consumed += [code.placement(part.task.slot)[place] for part in outcome.partials for place in part.messages]
     if outcome.error or not consumed:
         kept = [message for slot in rnd.delivered if job.stays(slot) for message in code.placement(slot)]
-        error = undecodable(code, [*rnd.collector.values, *kept], outcome, res.logs_hint)
+        inherent = bool(rnd.attempts.reasons) and set(rnd.attempts.reasons) <= INHERENT
+        error = undecodable(code, [*rnd.collector.values, *kept], outcome, res.logs_hint, inherent=inherent)
         if rnd.attempts.traceback:
             error.add_note(f"The first failure of the loss, on its worker:\n{rnd.attempts.traceback}")
         raise error
@@ -295,7 +296,7 @@ async def _retire(res: Resources, rnd: _Round) -> None:
         keys.add(rnd.operand_key)
     if rnd.watch is not None:
         keys.update([info.key async for info in res.store.list(base) if info.key != rnd.cancel_key])
-    await res.store.delete(keys)
+    await res.discard(keys)
     if rnd.watch is not None:
         await res.clear_late(base if late else "", every=CLEAR_SECONDS)
 

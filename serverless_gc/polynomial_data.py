@@ -18,6 +18,7 @@ from serverless_gc.jobs import normal_job
 from serverless_gc.least_squares import LeastSquares, target_moments
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
+from serverless_gc.refusals import known_arguments
 from serverless_gc.types import Array
 
 __all__ = ["PolynomialData", "check_polynomial", "polynomial_data"]
@@ -58,6 +59,7 @@ class PolynomialData(PairData):
         return self._moments, self._squares
 
     @homed
+    @known_arguments
     async def value_and_gradient_async(
         self,
         w: Any,

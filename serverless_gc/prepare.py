@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from types import UnionType
 from typing import Any
 
@@ -12,10 +13,11 @@ from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.codes.projective import ProjectiveCode
-from serverless_gc.codes.registry import available, code_class
+from serverless_gc.codes.registry import available, code_class, parameters
 from serverless_gc.codes.registry import get as get_code
 from serverless_gc.encode import Source, choose_code_for_sparse
 from serverless_gc.errors import InputError
+from serverless_gc.refusals import did_you_mean, unknown_argument, unknown_name
 from serverless_gc.types import Array
 from serverless_gc.worker import losses
 
@@ -31,6 +33,7 @@ __all__ = [
     "choose_code",
     "find_loss",
     "refuse_gradient_code",
+    "refuse_unknown",
 ]
 
 
@@ -79,10 +82,9 @@ def find_loss(loss: Any) -> losses.Loss:
             f"losses of X @ w, whose gradient is X.T @ residual; a function of your own needs a gradient code "
             f"({_gradient_codes()})"
         )
-    try:
-        return losses.get(loss)
-    except ValueError as exc:
-        raise InputError(str(exc)) from exc
+    if loss not in losses.LOSSES:
+        raise InputError(unknown_name("loss", loss, sorted(losses.LOSSES)))
+    return losses.get(loss)
 
 
 def _gradient_codes() -> str:
@@ -105,6 +107,18 @@ def refuse_gradient_code(code: str | Code) -> None:
         raise InputError(
             f"{name!r} is a gradient code, which gives gradients and no products: use a data code (polar, mds, ...)"
         )
+
+
+def refuse_unknown(who: str, code: str | Code, params: Mapping[str, Any], *calls: Callable[..., Any]) -> None:
+    """Raise `InputError` for a keyword that is neither an argument of one of the calls nor a parameter of the code."""
+    names = [name for call in calls for name in signature(call).parameters if name not in {"self", "params"}]
+    general = list(dict.fromkeys([*names, "n_workers", "k"]))
+    special = [] if isinstance(code, Code) else parameters("polar" if code == "auto" else code)
+    for word in params:
+        # With a code object no parameter is allowed, and that is said where it is used.
+        if word not in {*special, *general} and (isinstance(code, str) or did_you_mean(word, general)):
+            with_code = "" if isinstance(code, Code) else f" with code={code!r}"
+            raise InputError(unknown_argument(f"{who}{with_code}", word, [*general, *special]))
 
 
 def check_point(w: Any, name: str) -> Array:

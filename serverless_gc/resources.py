@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -80,6 +80,12 @@ class Resources:
         if writing is None or (writing.done() and (writing.cancelled() or writing.exception())):
             writing = self.once[key] = asyncio.get_running_loop().create_task(self.store.put(key, data))
         await asyncio.shield(writing)  # others may wait for it too
+
+    async def discard(self, keys: Collection[str]) -> Mapping[str, str]:
+        """Delete stored objects, and have workers in this process forget them; return what could not be deleted."""
+        failed = await self.store.delete(keys)
+        self.invoker.forget(keys)
+        return failed
 
     def store_requests(self) -> tuple[int, int]:
         """Return how many requests to the store were billed as reads and as writes since this was last asked.

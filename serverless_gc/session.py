@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextvars
 import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -25,15 +25,17 @@ from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.inject import Faults, Injection, Stragglers
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
+from serverless_gc.leaving import close_at_exit, needs_no_closing
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.policies import Deadline, natural_policy
-from serverless_gc.prepare import check_option, check_seconds
+from serverless_gc.prepare import check_option, check_seconds, refuse_unknown
+from serverless_gc.refusals import Uncopied
 from serverless_gc.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
 from serverless_gc.types import StragglerModel, WaitPolicy
-from serverless_gc.waiting import asked_policy
+from serverless_gc.waiting import PolicyFactory, as_factory, asked_policy
 
 __all__ = ["Session", "current_session", "default_session"]
 
@@ -42,13 +44,11 @@ ATTEMPT_MARGIN = 5.0
 
 CLOSED = "this session is closed; make a new one"
 
-PolicyFactory = Callable[[Code], WaitPolicy]
-
 _BLOCKS: contextvars.ContextVar[tuple[Session, ...]] = contextvars.ContextVar("serverless_gc_sessions", default=())
 """Sessions whose ``with`` block was begun in this context, innermost last."""
 
 
-class Session:
+class Session(Uncopied):
     """Owns a backend: where coded blocks are stored and where tasks run.
 
     Use it as a context manager; on exit everything it stored is removed. Inside the ``with`` block it is also what
@@ -63,8 +63,10 @@ class Session:
     deadline
         Seconds from its start after which a round fails with `DeadlineExceeded`; 300 by default.
     policy
-        When to stop waiting: a function from code to `WaitPolicy`. By default a round closes as soon as what
-        arrived is decodable, with an approximate gradient code after as many results as the code says.
+        When to stop waiting: a `WaitPolicy`, or a function from code to one, such as
+        ``lambda code: sgc.FirstK(code.n_workers - 2)``; rounds that run at the same time want a function.
+        By default a round closes as soon as what arrived is decodable, with an approximate gradient code after as many
+        results as the code says.
     max_attempts
         How often a task that failed is run in all.
     tolerance
@@ -86,6 +88,12 @@ class Session:
     seed
         Seed of the simulated clock.
 
+    Notes
+    -----
+    Workers remember the blocks that they have read. All those of a local or simulated session together remember at most
+    a quarter of the machine's memory, and forget what is deleted; all processes together 256 MiB; each environment of
+    a function a quarter of its memory. The variable ``SERVERLESS_GC_CACHE_MB`` sets another number of MiB, 0 for none.
+
     Examples
     --------
     >>> import numpy as np, serverless_gc as sgc
@@ -105,7 +113,7 @@ class Session:
         *,
         inject: Injection | Sequence[Injection] = (),
         deadline: float | None = None,
-        policy: PolicyFactory | None = None,
+        policy: WaitPolicy | PolicyFactory | None = None,
         max_attempts: int = 3,
         tolerance: float | None = None,
         bucket: str | None = None,
@@ -139,9 +147,7 @@ class Session:
         check_option("store", store, Store, "a Store")
         check_option("invoker", invoker, Invoker, "an Invoker")
         check_option("delay", delay, StragglerModel, "a law of serverless_gc.stragglers")
-        if policy is not None and not callable(policy):
-            raise InputError(f"policy must be a function from a code to a WaitPolicy, got {policy!r}")
-        self._policy: PolicyFactory = policy or partial(natural_policy, tolerance=tolerance)
+        self._policy: PolicyFactory = as_factory(policy) or partial(natural_policy, tolerance=tolerance)
         self._max_attempts = max_attempts
         self._tolerance = tolerance
         self._limits = limits
@@ -155,6 +161,7 @@ class Session:
         self._closed = False
         self._running = False
         self._make_backend()
+        close_at_exit(self)
 
     # -- life ----------------------------------------------------------------------------------------
 
@@ -210,6 +217,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        needs_no_closing(self)
         self._data.clear()
         opened, self._opened = self._opened, None
         if opened is None:
@@ -270,6 +278,11 @@ class Session:
         return self._closed
 
     @property
+    def opened_by(self) -> int | None:
+        """Process in which its store and workers were opened; None if they are not."""
+        return None if self._opened is None else self._opened[2]
+
+    @property
     def running(self) -> bool:
         """Whether its ``with`` block is running."""
         return self._running
@@ -291,6 +304,7 @@ class Session:
         self._backend = open_backend(
             self.backend, injections=self._injections, limits=self._limits, settings=self.settings, **options
         )
+        weakref.finalize(self, self._backend.release)  # a session that is dropped or never used leaves no folder either
 
     # -- data ----------------------------------------------------------------------------------------
 
@@ -356,6 +370,7 @@ class Session:
         LimitError
             If a block with its operand would not fit a function's memory, an object or its time; nor then.
         """
+        refuse_unknown("encode", code, params, self.encode_async)
         request = Request(X, y, code, n_workers, k, dtype, allow_fill, publish, name, params)
         return await self._data.encode(request)
 
@@ -476,7 +491,6 @@ def default_session(backend: str | None) -> Session:
         session = _DEFAULTS.get(name)
         if session is None or session.closed:
             session = _DEFAULTS[name] = Session(name)
-            atexit.register(session.close)
         return session
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +10,19 @@ from typing import Any, TypeAlias
 
 from serverless_gc.codes.base import Code, CodeKind
 from serverless_gc.errors import InputError
+from serverless_gc.refusals import did_you_mean, unknown_name
 
-__all__ = ["CodeInfo", "available", "code_class", "from_manifest", "get", "per_worker", "rate", "register"]
+__all__ = [
+    "CodeInfo",
+    "available",
+    "code_class",
+    "from_manifest",
+    "get",
+    "parameters",
+    "per_worker",
+    "rate",
+    "register",
+]
 
 Sizes: TypeAlias = Callable[[int | None, int | None], tuple[int, int]]
 """Completes the pair (n_workers, k) where one or both are None."""
@@ -163,9 +173,10 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
     name
         One of the names of `available`.
     n_workers, k
-        Number of workers and of source blocks. With one of them missing the other is chosen: equal for
-        ``"uncoded"``, two copies for ``"replication"``, one parity a line for grids, 8 blocks a worker for ``"lt"``, a
-        rate ``k / n_workers`` of 3/4 for most others; with both missing there are 16 workers.
+        Number of workers and of source blocks. What is not given follows from the other by a rule of the code: for
+        most a rate ``k / n_workers`` of 3/4; as many blocks as workers for ``"uncoded"``, half as many for
+        ``"replication"``, 8 a worker for ``"lt"``, one parity a line for grids. With neither given there are 16
+        workers, or as many as the code's other parameters say.
     **params
         Parameters of the code, by keyword.
 
@@ -183,11 +194,12 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
     """
     sizes = _entry(name).sizes
     cls = code_class(name)
-    known = _parameters(cls)
+    known = parameters(name)
     for key in params:
         if key not in known:
+            near = did_you_mean(key, [*known, "n_workers", "k"])
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise InputError(f"code {name!r} has no parameter {key!r}; {takes}")
+            raise InputError(f"code {name!r} has no parameter {key!r}; {near or takes}")
     make: Callable[..., Code] = cls
     if sizes is None:
         given = {} if n_workers is None else {"n_workers": n_workers}
@@ -199,6 +211,17 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         return code
     n, blocks = sizes(_whole("n_workers", n_workers), _whole("k", k))
     return _call(name, make, {"n_workers": n, "k": blocks, **params})
+
+
+def parameters(name: str) -> list[str]:
+    """Return the parameters of a code besides ``n_workers`` and ``k``.
+
+    Examples
+    --------
+    >>> parameters("mds")
+    ['parity', 'seed']
+    """
+    return [p for p in inspect.signature(code_class(name)).parameters if p not in {"n_workers", "k"}]
 
 
 def from_manifest(manifest: Mapping[str, Any]) -> Code:
@@ -223,14 +246,7 @@ def _entry(name: str) -> _Entry:
     if name in _ENTRIES:
         return _ENTRIES[name]
     listed = [info.name for info in available()]
-    near = difflib.get_close_matches(str(name), listed, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise InputError(f"no code is called {name!r}; {hint}there are {', '.join(listed)}")
-
-
-def _parameters(cls: type[Code]) -> list[str]:
-    signature = inspect.signature(cls)
-    return [name for name in signature.parameters if name not in {"n_workers", "k"}]
+    raise InputError(unknown_name("code", name, listed))
 
 
 def _call(name: str, make: Callable[..., Code], arguments: dict[str, Any]) -> Code:

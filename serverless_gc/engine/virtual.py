@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import inspect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +59,7 @@ class VirtualHost:
     Raises
     ------
     InputError
-        If ``start`` is not finite.
+        If ``start`` is not finite, or a law of one's own takes other arguments than it is called with.
 
     Attributes
     ----------
@@ -81,6 +82,7 @@ class VirtualHost:
     def __init__(self, model: StragglerModel, *, seed: int = 0, start: float = 0.0) -> None:
         if not math.isfinite(start):
             raise InputError(f"start must be finite, got {start}")
+        _check_law(model)
         self.now = start
         self.ignored_seconds = 0.0
         self._model = model
@@ -228,6 +230,21 @@ class VirtualHost:
         else:
             timing = self._model.sample(task.slot, task.version, task.work, self._rng)
         return timing
+
+
+def _check_law(model: StragglerModel) -> None:
+    """Refuse a law that could not be called as it will be."""
+    for name, wanted in (("sample_task", ("task", "rng")), ("sample", ("slot", "k", "work", "rng"))):
+        method = getattr(model, name, None)
+        if method is None:
+            continue
+        try:
+            inspect.signature(method).bind(*wanted)
+        except TypeError:
+            raise InputError(
+                f"the law {type(model).__name__} has {name}{inspect.signature(method)}, which cannot be called as "
+                f"{name}({', '.join(wanted)}): see serverless_gc.types.StragglerModel"
+            ) from None
 
 
 class _Flights:

@@ -32,7 +32,7 @@ from serverless_gc.session import Session
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, waiting
 
-__all__ = ["Evaluations", "TimeIsUp", "as_factory", "check_policy", "exact_rounds"]
+__all__ = ["Evaluations", "TimeIsUp", "check_policy", "exact_rounds"]
 
 
 _APART: Mapping[type[WaitPolicy], str] = {
@@ -49,18 +49,6 @@ _APART: Mapping[type[WaitPolicy], str] = {
 
 class TimeIsUp(Exception):
     """The seconds of the whole run are over."""
-
-
-def as_factory(policy: Any) -> PolicyFactory | None:
-    """Return the function from code to policy that a policy, or such a function, stands for."""
-    if policy is None:
-        return None
-    if not isinstance(policy, type) and isinstance(policy, WaitPolicy):
-        return lambda _: policy
-    if not callable(policy):
-        raise InputError(f"policy must be a waiting policy or a function from a code to one, got {policy!r}")
-    factory: PolicyFactory = policy
-    return factory
 
 
 def check_policy(policy: WaitPolicy) -> None:

@@ -112,7 +112,7 @@ class GradientTasks:
         for point in idle[:-1]:
             _, key = self._points.pop(point)
             self._over += [key] if key else []
-        self._res.chore(self._res.store.delete(self._over))
+        self._res.chore(self._res.discard(self._over))
         self._over = []
         so_far = Counter({**self._attempts.counts, "bytes_up": self._attempts.bytes_up})
         new, self._reported = so_far - self._reported, so_far

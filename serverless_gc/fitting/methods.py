@@ -27,6 +27,7 @@ from serverless_gc.optim.line_search import Searching
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.prepare import check_number
+from serverless_gc.refusals import unknown_name
 from serverless_gc.types import Array, Optimizer
 
 __all__ = ["METHODS", "Plan", "Rule", "gradient_mapping", "iterate_of", "plan", "words"]
@@ -88,7 +89,7 @@ def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None
     if not isinstance(method, str):
         return _given(method, lr, l1, prox)
     if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)} or an optimizer object, got {method!r}")
+        raise InputError(unknown_name("method", method, METHODS))
     proximal = method in {"proximal", "fista"}
     if proximal and not l1 and prox is None:
         raise InputError(f"method={method!r} needs l1= or prox=")

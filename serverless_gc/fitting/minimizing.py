@@ -14,7 +14,7 @@ from serverless_gc.codes.base import manifest_to_bytes
 from serverless_gc.data import CodedData, Reduction
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError
-from serverless_gc.fitting.evaluate import Evaluations, as_factory, check_policy, exact_rounds
+from serverless_gc.fitting.evaluate import Evaluations, check_policy, exact_rounds
 from serverless_gc.fitting.loop import Limits, Loop
 from serverless_gc.fitting.methods import Rule, plan, words
 from serverless_gc.fitting.result import Fit, Iterate
@@ -28,10 +28,16 @@ from serverless_gc.optim.proximal import Prox
 from serverless_gc.optim.schedules import Rate
 from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import check_number, check_point, check_seconds, check_whole
+from serverless_gc.refusals import unknown_argument
 from serverless_gc.types import WaitPolicy
-from serverless_gc.waiting import PolicyFactory
+from serverless_gc.waiting import PolicyFactory, as_factory
 
 __all__ = ["minimize", "minimize_async"]
+
+_OPTIONS = frozenset().union(
+    *(signature(kind.value_and_gradient_async).parameters for kind in (CodedData, GradientData, EncodedData))
+)
+"""What some kind of data takes."""
 
 
 @homed
@@ -155,7 +161,12 @@ async def minimize_async(
         objective["sample_weight"] = np.asarray(sample_weight)
     if unknown := {"with_report"} & set(options):
         raise InputError(f"{min(unknown)} does not go with minimize: the report is part of the fit")
-    if unknown := set(objective) - set(signature(data.value_and_gradient_async).parameters):
+    taken = set(signature(data.value_and_gradient_async).parameters)
+    for word in options:
+        if word not in _OPTIONS:
+            mine = set(signature(minimize_async).parameters) - {"options"}
+            raise InputError(unknown_argument("minimize", word, sorted(mine | taken - {"w", "with_report"})))
+    if unknown := set(objective) - taken:
         raise InputError(f"{min(unknown)}= does not go with {data.code.name!r}: leave it out or take another code")
     factory = as_factory(policy)
     probe = None if factory is None else factory(data.code)

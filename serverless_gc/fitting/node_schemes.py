@@ -13,6 +13,7 @@ from serverless_gc.gossip import AET, LayUp, LinearSampleTrigger, PushSum, RowAv
 from serverless_gc.optim.schedules import Rate
 from serverless_gc.policies import GossipReady
 from serverless_gc.prepare import check_whole
+from serverless_gc.refusals import unknown_name
 from serverless_gc.topologies import (
     Complete,
     Digraph,
@@ -130,7 +131,7 @@ class NodePlan:
 
 def _made(method: str, topology: Topology, x0: Array, lr: Rate, params: dict[str, Any]) -> SchemeKernel:
     if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join([*METHODS, 'lasgd'])} or an object, got {method!r}")
+        raise InputError(unknown_name("method", method, [*METHODS, "lasgd"]))
     make = METHODS[method]
     _check_known(
         method, params, [p.name for p in inspect.signature(make).parameters.values() if p.kind == p.KEYWORD_ONLY]

@@ -231,7 +231,7 @@ class NodeTasks:
                 self._forget(src, sent)
         self._forget(node, k - 1)
         if len(self._over) >= _DELETED_AT_ONCE:
-            self._res.chore(self._res.store.delete(self._over))
+            self._res.chore(self._res.discard(self._over))
             self._over = []
 
     def _forget(self, node: int, k: int) -> None:

@@ -7,6 +7,7 @@ never retries by itself; `serverless_gc.invoke.retry` and the engine do, and cou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from serverless_gc.types import Buffer, TaskSpec
@@ -56,6 +57,9 @@ class Invoker(ABC):
     async def memory(self) -> int | None:
         """Return the bytes of memory that a function has; None if it has no limit, or does not say."""
         return None
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Drop what workers in this process remember of stored objects: these were deleted."""
 
     @abstractmethod
     async def invoke(self, task: TaskSpec, payload: Buffer, *, timeout: float) -> Buffer:

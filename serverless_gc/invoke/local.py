@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -77,7 +77,9 @@ class LocalInvoker(Invoker):
             raise InputError(f"threads must be at least 1, got {threads}")
         self._n_threads = threads or os.cpu_count() or 1
         self._limits = limits
+        self._store = store.url
         self._open_blobs = opener(store)
+        self._warm: Warm | None = None
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._outbox: _Outbox | None = None
@@ -89,9 +91,7 @@ class LocalInvoker(Invoker):
         """Start the threads."""
         if self._threads:
             return
-        from serverless_gc.worker.entry import Warm  # imported here so that no task waits for it
-
-        warm = Warm.of(_cache_bytes())
+        warm = self._warm = new_warm()  # which imports the worker, so that no task waits for it
         if self._n_threads > 1:
             await asyncio.to_thread(BLAS.prepare)
         self._outbox = _Outbox(asyncio.get_running_loop())
@@ -153,9 +153,15 @@ class LocalInvoker(Invoker):
             BLAS.release()
             self._blas_held = False
 
+    def forget(self, keys: Collection[str]) -> None:
+        """Drop what the threads remember of these objects."""
+        if self._warm is not None:
+            self._warm.forget(self._store, keys)
+
     async def close(self) -> None:
         """End the threads; waits up to two seconds for tasks that still run, gives up those that do not."""
         threads, self._threads, outbox, self._outbox = self._threads, [], self._outbox, None
+        self._warm = None
         if outbox is None:
             return
         for job in self._pending:
@@ -254,16 +260,18 @@ def _work(queue: SimpleQueue[_Job | None], outbox: _Outbox, open_blobs: Opener, 
     outbox.put(None)
 
 
-def _cache_bytes() -> int:
-    """Return how many bytes of blocks the threads remember: what the user says, else a quarter of the machine.
+def new_warm() -> Warm:
+    """Make what all workers of one invoker in this process remember: what the user says, else a quarter of the machine.
 
-    Of a store in memory they are views: remembering costs nothing, forgetting costs a checksum a round.
+    Of a store in memory blocks are views: remembering costs nothing, forgetting costs a checksum a round. Blocks that
+    are deleted are forgotten, `Invoker.forget`.
     """
     from serverless_gc.worker.cache import cache_bytes
+    from serverless_gc.worker.entry import Warm
 
     if "SERVERLESS_GC_CACHE_MB" in os.environ or not hasattr(os, "sysconf"):
-        return cache_bytes()
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+        return Warm.of(cache_bytes())
+    return Warm.of(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
 
 
 def _broken(error: BaseException) -> InvokeError:

@@ -18,6 +18,7 @@ from serverless_gc.invoke.envelope import check_reply, check_request, size_of
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Store
 from serverless_gc.types import Buffer, TaskSpec
+from serverless_gc.worker.cache import cache_bytes
 
 __all__ = ["ProcessInvoker"]
 
@@ -28,7 +29,8 @@ _BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
 class ProcessInvoker(Invoker):
     """Runs the worker entry in a pool of processes, under Lambda's size limits.
 
-    Each process keeps BLAS to one thread. A process that dies fails its own task only and is replaced; one that
+    Each process keeps BLAS to one thread, and an equal share of what all of them may remember of blocks:
+    ``SERVERLESS_GC_CACHE_MB``, or 256 MiB. A process that dies fails its own task only and is replaced; one that
     exceeds the timeout is killed and replaced, as Lambda does. A cancelled task runs on to its end, at most
     until its timeout; its reply is dropped, and its process is free again afterwards.
 
@@ -78,7 +80,7 @@ class ProcessInvoker(Invoker):
         if not self._closed:
             return
         self._closed = False
-        for child in await asyncio.gather(*(_Child.start() for _ in range(self._n_processes))):
+        for child in await asyncio.gather(*(self._start_child() for _ in range(self._n_processes))):
             self._children.add(child)
             self._idle.put_nowait(child)
 
@@ -167,9 +169,12 @@ class ProcessInvoker(Invoker):
         self._children.discard(child)
         await child.stop()
         if not self._closed:
-            successor = await _Child.start()
+            successor = await self._start_child()
             self._children.add(successor)
             self._idle.put_nowait(successor)
+
+    async def _start_child(self) -> _Child:
+        return await _Child.start(cache_bytes() // self._n_processes)
 
     async def close(self) -> None:
         """End all processes, killing those that still compute."""
@@ -192,8 +197,10 @@ class _Child:
         self._killed = False
 
     @classmethod
-    async def start(cls) -> _Child:
-        environment = dict.fromkeys(_BLAS_VARIABLES, "1") | os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    async def start(cls, cache: int) -> _Child:
+        """Start a process that remembers so many bytes of blocks."""
+        forced = {"PYTHONPATH": os.pathsep.join(sys.path), "SERVERLESS_GC_CACHE_MB": str(cache / 2**20)}
+        environment = dict.fromkeys(_BLAS_VARIABLES, "1") | os.environ | forced
         return cls(
             await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -250,7 +257,8 @@ def serve() -> None:
     from serverless_gc.worker.opening import open_blobs
 
     requests = sys.stdin.buffer
-    with os.fdopen(os.dup(1), "wb") as replies:
+    # A driver that is gone wants no reply.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what user code prints goes to the driver's standard error, not among the frames
         while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)

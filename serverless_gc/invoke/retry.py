@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from serverless_gc.errors import InputError, InvokeError
@@ -136,6 +136,10 @@ class RetryingInvoker(Invoker):
     async def memory(self) -> int | None:
         """Return what the inner invoker knows."""
         return await self.inner.memory()
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Tell the inner invoker."""
+        self.inner.forget(keys)
 
     async def close(self) -> None:
         """Close the inner invoker."""

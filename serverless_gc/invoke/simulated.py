@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.envelope import check_reply, check_request
-from serverless_gc.invoke.local import Opener, opener
+from serverless_gc.invoke.local import Opener, new_warm, opener
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.store.base import Store
 from serverless_gc.types import Buffer, TaskSpec
@@ -37,7 +39,9 @@ class SimulatedInvoker(Invoker):
     def __init__(self, store: Store, *, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__()
         self._limits = limits
+        self._store = store.url
         self._open_blobs: Opener = opener(store)
+        self._warm = new_warm()
 
     def run(self, task: TaskSpec, payload: Buffer) -> bytes:
         """Run one attempt and return the packed reply.
@@ -52,7 +56,7 @@ class SimulatedInvoker(Invoker):
         check_request(task, payload, self._limits.request_bytes)
         self.stats.invocations += 1
         self.stats.peak = max(self.stats.peak, 1)
-        reply = run(payload, self._open_blobs)
+        reply = run(payload, self._open_blobs, warm=self._warm)
         check_reply(task, reply, self._limits.reply_bytes)
         return reply
 
@@ -60,3 +64,7 @@ class SimulatedInvoker(Invoker):
         """Run one attempt; ``timeout`` has no meaning, since no time passes."""
         del timeout
         return self.run(task, payload)
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Drop what is remembered of these objects."""
+        self._warm.forget(self._store, keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +43,10 @@ class _Wrapper(Invoker):
     async def memory(self) -> int | None:
         """Return what the inner invoker knows."""
         return await self.inner.memory()
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Tell the inner invoker."""
+        self.inner.forget(keys)
 
     async def close(self) -> None:
         """Close the inner invoker."""

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count, given_up, numbers
+from serverless_gc.policies.words import check_code, check_count, given_up, numbers
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["Certifies", "UntilDecodable"]
@@ -53,6 +53,7 @@ class UntilDecodable:
     leftover: Literal["cancel", "keep"] = "cancel"
 
     def __init__(self, code: Code, *, margin: int = 0, tolerance: float | None = None, max_extra: int = 2) -> None:
+        check_code(self, code)
         check_count("margin", margin, least=0)
         check_count("max_extra", max_extra, least=0)
         if tolerance is not None and not tolerance > 0:

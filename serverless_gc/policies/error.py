@@ -8,7 +8,7 @@ from serverless_gc.codes.base import Verdict
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.errors import InputError
 from serverless_gc.policies.decodable import UntilDecodable
-from serverless_gc.policies.words import check_count
+from serverless_gc.policies.words import check_code, check_count
 from serverless_gc.types import Act, View
 
 __all__ = ["TracksError", "UntilError"]
@@ -62,6 +62,7 @@ class UntilError(UntilDecodable):
     code: GradientCode
 
     def __init__(self, code: GradientCode, *, max_error: float | None = None, wait: int | None = None) -> None:
+        check_code(self, code)
         if max_error is not None and not max_error >= 0:
             raise InputError(f"max_error must be at least 0, got {max_error}")
         if wait is not None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
 from serverless_gc.types import View
 
-__all__ = ["check_count", "given_up", "numbers"]
+__all__ = ["check_code", "check_count", "given_up", "numbers"]
+
+
+def check_code(policy: object, code: object) -> None:
+    """Raise `InputError` unless ``code`` is a code, and show how a policy that is made from one is given."""
+    if not isinstance(code, Code):
+        name = type(policy).__name__
+        raise InputError(f"{name} is made from a code first, got {code!r}; write policy=lambda code: {name}(code, ...)")
 
 
 def check_count(name: str, value: object, least: int) -> None:

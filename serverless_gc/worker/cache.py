@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from serverless_gc.wire import Block
 
@@ -81,3 +81,10 @@ class BlockCache:
             while self.nbytes > self.max_bytes:
                 _, dropped = self._blocks.popitem(last=False)
                 self.nbytes -= dropped.nbytes
+
+    def forget(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Drop blocks that nobody will ask for again; those that are not here are passed over."""
+        with self._lock:
+            for key in keys:
+                dropped = self._blocks.pop(key, None)
+                self.nbytes -= 0 if dropped is None else dropped.nbytes

@@ -11,7 +11,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -52,6 +52,11 @@ class Warm:
     def of(cls, max_bytes: int) -> Warm:
         """Make room for ``max_bytes`` of blocks, and an eighth of that for operands."""
         return cls(BlockCache(max_bytes), BlockCache(max_bytes // 8))
+
+    def forget(self, store: str, keys: Collection[str]) -> None:
+        """Drop what was read from these objects of a store: they were deleted."""
+        for cache in (self.blocks, self.operands):
+            cache.forget((store, key) for key in keys)
 
 
 @lru_cache(maxsize=1)
@@ -323,7 +328,8 @@ def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[fl
     except Exception as error:  # noqa: BLE001 - whatever a store's opening raises belongs into the reply
         return replace(_reply(task, "error", {}, {}), error=_described(_store_kind(error), error))
     try:
-        return attempt.run()
+        with np.errstate(all="ignore"):  # what is not finite is reported in the reply; a warning here has no reader
+            return attempt.run()
     except _Cancelled:
         return _reply(task, "cancelled", attempt.times, attempt.stats())
     except _Fault as fault:

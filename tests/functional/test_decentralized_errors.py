@@ -82,7 +82,7 @@ async def test_an_interrupted_run_leaves_nothing():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": "sgp"}, "method must be one of push-sum, row-average, aet, layup, lasgd or an object, got 'sgp'"),
+        ({"method": "sgp"}, "no method is called 'sgp'; there are push-sum, row-average, aet, layup, lasgd"),
         ({"method": 3}, "method must be a name or have the methods start, step, share, model; got 3"),
         ({"method": Average(), "a": 1}, "a= is a parameter of methods by name"),
         ({"layers": 2}, "layers= is no parameter of method 'push-sum', which takes debias"),

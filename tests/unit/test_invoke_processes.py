@@ -4,12 +4,13 @@ import asyncio
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.invoke.processes import ProcessInvoker
 from serverless_gc.types import TaskSpec
-from serverless_gc.wire import Reply, Task
+from serverless_gc.wire import Reply, Task, pack_block
 
 
 class OnDisk:
@@ -137,3 +138,20 @@ def test_a_store_of_this_process_is_refused_with_the_way_out(url):
 def test_processes_is_checked(store):
     with pytest.raises(InputError, match="processes"):
         ProcessInvoker(store, processes=0)
+
+
+async def test_all_processes_share_one_budget_of_remembered_blocks(store, monkeypatch, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"".join(pack_block(np.zeros(2**16))))  # half a MiB
+    monkeypatch.setenv("SERVERLESS_GC_CACHE_MB", "1.5")
+    hits = []
+    for processes in (1, 2):  # 1.5 MiB hold both blocks, 0.75 MiB only one
+        invoker = ProcessInvoker(store, processes=processes)
+        await invoker.open()
+        try:
+            for _ in range(3):
+                task, payload = job(store, 0, "a", "b")
+                hits.append(Reply.from_bytes(await invoker.invoke(task, payload, timeout=30.0)).stats["cache_hits"])
+        finally:
+            await invoker.close()
+    assert hits == [0, 2, 2, 0, 0, 0]

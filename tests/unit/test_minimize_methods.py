@@ -58,7 +58,7 @@ def test_a_given_length_needs_no_bound_and_a_flat_objective_any():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("newton", None, 0.0, None), "method must be one of adam, .* or an optimizer object, got 'newton'"),
+        (("newton", None, 0.0, None), "no method is called 'newton'; there are adam, .*"),
         ((object(), None, 0.0, None), "an optimizer with init and step"),
         ((SGD(0.1), 0.1, 0.0, None), "brings its own lr"),
         (("fista", None, 0.0, None), "needs l1= or prox="),

@@ -69,7 +69,7 @@ def test_parameters_reach_the_code():
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("mdss", {}, ["'mdss'", "did you mean 'mds'", "replication", "polar"]),
+        ("mdss", {}, ["'mdss'", "did you mean 'mds'?"]),
         ("xyzzy", {}, ["'xyzzy'", "mds", "uncoded"]),
         ("mds", {"epsilon": 1}, ["'epsilon'", "parity", "seed"]),
         ("uncoded", {"seed": 1}, ["'seed'", "none"]),

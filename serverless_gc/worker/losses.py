@@ -34,7 +34,8 @@ def _real_labels(name: str, z: Array, y: Array) -> Array:
     if z.dtype.kind == "c":
         raise ValueError(f"loss {name!r} needs real z, got {z.dtype}")
     if y.shape != z.shape:
-        raise ValueError(f"loss {name!r}: y must have the shape of z = X @ w, {z.shape}, got {y.shape}")
+        flat = "; use y.ravel()" if z.ndim == 1 and y.shape == (*z.shape, 1) else ""
+        raise ValueError(f"loss {name!r}: y must have the shape of z = X @ w, {z.shape}, got {y.shape}{flat}")
     return _inexact(y).astype(z.dtype, copy=False)
 
 

@@ -41,6 +41,9 @@ class Objective:
         self.evaluations = 0
         self.report = Report(rounds=0)
 
+    def __repr__(self) -> str:
+        return f"<Objective of weights of shape {self._shape}, {self.evaluations} evaluations>"
+
     def __call__(self, w: Any) -> tuple[float, FloatArray]:
         """Return value and gradient; the gradient is flat where ``w`` is."""
         point = np.asarray(w, dtype=float)

@@ -217,7 +217,7 @@ class Iterate:
     billed_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fit:
     """What a training found.
 
@@ -296,6 +296,9 @@ class Fit:
                 *(f"  note     {note}" for note in self.report.notes),
             ]
         )
+
+    def __repr__(self) -> str:
+        return f"<Fit: {self.summary().partition(chr(10))[0]}; value {self.value:.8g}>"
 
     def __str__(self) -> str:
         return self.summary()

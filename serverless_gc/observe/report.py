@@ -18,7 +18,7 @@ from serverless_gc.observe.timeline import Span
 __all__ = ["Report"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
     """Account of one call: one round, or several merged.
 
@@ -225,6 +225,9 @@ class Report:
         plain["spans"] = [dataclasses.asdict(span) for span in self.spans]
         result: dict[str, Any] = _json(plain)
         return result
+
+    def __repr__(self) -> str:
+        return f"<Report: {next(self._lines())}; {self._tasks()}>"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

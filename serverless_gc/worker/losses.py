@@ -30,11 +30,16 @@ def _inexact(a: ArrayLike) -> Array:
     return out.astype(np.float64)
 
 
+def _check_shape(name: str, z: Array, y: Array) -> None:
+    if y.shape != z.shape:
+        flat = "; use y.ravel()" if y.shape == (*z.shape, 1) else ""
+        raise ValueError(f"loss {name!r}: y must have the shape of z = X @ w, {z.shape}, got {y.shape}{flat}")
+
+
 def _real_labels(name: str, z: Array, y: Array) -> Array:
     if z.dtype.kind == "c":
         raise ValueError(f"loss {name!r} needs real z, got {z.dtype}")
-    if y.shape != z.shape:
-        raise ValueError(f"loss {name!r}: y must have the shape of z = X @ w, {z.shape}, got {y.shape}")
+    _check_shape(name, z, y)
     return _inexact(y).astype(z.dtype, copy=False)
 
 
@@ -149,8 +154,7 @@ class Squared(Loss):
     name: ClassVar[str] = "squared"
 
     def _labels(self, z: Array, y: Array) -> Array:
-        if y.shape != z.shape:
-            raise ValueError(f"loss 'squared': y must have the shape of z = X @ w, {z.shape}, got {y.shape}")
+        _check_shape(self.name, z, y)
         y = _inexact(y)
         return y if y.dtype.kind == "c" and z.dtype.kind == "f" else y.astype(z.dtype, copy=False)
 

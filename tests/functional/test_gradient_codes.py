@@ -212,7 +212,7 @@ def broken(how):
     [
         (
             "raises",
-            r"LookupError: row 20 is not in the table, (?:first )?on partition 3 \(rows 20\.\.25\) for message [1235]",
+            r"LookupError: row 20 is not in the table, (first )?on partition 3 \(rows 20\.\.25\) for message [1235]",
         ),
         ("exits", r"SystemExit: 3, first on partition"),
         ("shape", r"gradient of shape \(4,\), w has shape \(5,\)"),

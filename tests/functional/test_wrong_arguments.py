@@ -177,3 +177,10 @@ def test_a_refused_call_stores_nothing():
 
 async def _keys(store):
     return [info.key async for info in store.list()]
+
+
+def test_a_column_of_targets_is_told_to_be_flattened(session):
+    for code in ("mds", "frc"):
+        data = session.encode(X, Y[:, None], code=code, n_workers=6)
+        with pytest.raises(sgc.InputError, match=r"got \(12, 1\); use y.ravel\(\)"):
+            data.gradient(W)

@@ -25,7 +25,7 @@ from serverless_gc.cli.settings import config_app
 from serverless_gc.cli.simulate import simulate
 from serverless_gc.cli.trace import trace
 from serverless_gc.cli.train import train
-from serverless_gc.cli.words import make_console
+from serverless_gc.cli.words import check_deployed, check_picture, check_writable, make_console
 from serverless_gc.errors import InputError
 
 __all__ = ["app"]
@@ -93,6 +93,12 @@ def demo(
     from serverless_gc.cli.offline import offline_account
     from serverless_gc.inject import Stragglers
 
+    if offline and backend != "aws":
+        raise InputError("--offline emulates the account of --backend aws: give both")
+    check_picture(plot)
+    check_writable("--record", record)
+    if backend == "aws" and not offline:
+        check_deployed()
     console = make_console()
     X, y, _ = load_flights()
     if rows is not None:
@@ -104,8 +110,6 @@ def demo(
     )
     inject = [Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed, base=service)]
     runs = []
-    if offline and backend != "aws":
-        raise InputError("--offline emulates the account of --backend aws: give both")
     account = offline_account() if offline else contextlib.nullcontext()
     with account, tqdm(total=iterations * len(METHODS), unit="gradient", disable=not sys.stderr.isatty()) as bar:
         for method in METHODS:

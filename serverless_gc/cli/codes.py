@@ -20,8 +20,8 @@ from serverless_gc.errors import InputError
 
 __all__ = ["codes"]
 
-_BLOCK = (100, 200)
-"""Shape of a block of the timing: coded blocks of some megabytes together, more than a cache holds."""
+_ROWS, _COLUMNS, _ENTRIES = 100, 200, 1 << 25
+"""Shape of a block of the timing, and most entries of all of them: some megabytes, more than a cache holds."""
 
 
 def codes(
@@ -94,7 +94,8 @@ def _facts(code: Code, trials: int) -> list[str]:
 def _costs(code: Code) -> tuple[float, float]:
     """Time encode and decode, the latter from the workers of one random order, as multiples of a copy."""
     rng = np.random.default_rng(0)
-    blocks = rng.normal(size=(code.k, *_BLOCK))
+    width = max(1, min(_COLUMNS, _ENTRIES // (_ROWS * code.n_messages)))
+    blocks = rng.normal(size=(code.k, _ROWS, width))
     coded = code.encode(blocks)
     blocks = blocks.astype(coded.dtype)
     copied, answer = coded.copy(), np.empty_like(blocks)

@@ -70,8 +70,18 @@ def deploy(
     """Create or update the bucket, the function and their rights; options not given stay as they are."""
     from serverless_gc.config import read_settings, write_settings
     from serverless_gc.deploy.clients import Aws
+    from serverless_gc.deploy.function_code import Zip
     from serverless_gc.deploy.resources import resource_path
-    from serverless_gc.deploy.stack import check_name, describe, make_plan, parameters_from, realize
+    from serverless_gc.deploy.stack import (
+        DEFAULT_ARCHITECTURE,
+        DEFAULT_PYTHON,
+        check_name,
+        describe,
+        make_plan,
+        parameters_from,
+        realize,
+    )
+    from serverless_gc.deploy.target import Target
 
     console = make_console()
     check_name(stack)
@@ -88,10 +98,12 @@ def deploy(
         subnets=_listed(vpc_subnets),
         route_tables=_listed(vpc_route_tables),
     )
+    Target(python or DEFAULT_PYTHON, arch or DEFAULT_ARCHITECTURE)  # refuses what Lambda does not run
+    given = None if package is None else Zip.read(package)
     template = resource_path("infra/template.yaml").read_text(encoding="utf-8")
     with Aws(region or read_settings()["region"].value) as aws, tempfile.TemporaryDirectory() as scratch:
         before = describe(aws, stack)
-        code = _code(console, package, Path(scratch), {**(before.parameters if before else {}), **wanted})
+        code = given or _built(console, Path(scratch), {**(before.parameters if before else {}), **wanted})
         plan = make_plan(aws, stack, template, wanted, code)
         if not plan.changes:
             console.print(f"Stack {stack} in {aws.region} is up to date.")
@@ -108,13 +120,10 @@ def deploy(
     _report(console, outputs, path, changed=bool(plan.changes))
 
 
-def _code(console: Console, package: Path | None, folder: Path, parameters: Mapping[str, str]) -> Package:
-    from serverless_gc.deploy.function_code import Zip, megabytes
-    from serverless_gc.deploy.stack import DEFAULT_ARCHITECTURE, DEFAULT_PYTHON
-
-    if package is not None:
-        return Zip.read(package)
+def _built(console: Console, folder: Path, parameters: Mapping[str, str]) -> Package:
     from serverless_gc.deploy.bundle import build_bundle
+    from serverless_gc.deploy.function_code import megabytes
+    from serverless_gc.deploy.stack import DEFAULT_ARCHITECTURE, DEFAULT_PYTHON
 
     python = parameters.get("Python", DEFAULT_PYTHON)
     arch = parameters.get("Architecture", DEFAULT_ARCHITECTURE)

@@ -13,7 +13,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from serverless_gc.cli.words import make_console
+from serverless_gc.cli.words import check_picture, make_console
 from serverless_gc.errors import InputError
 from serverless_gc.types import FloatArray, WaitPolicy
 
@@ -28,8 +28,6 @@ __all__ = ["parse_policy", "train"]
 L2 = 1e-4
 ADAPTIVE_LR = 0.05
 """Step length of the methods whose steps do not scale with the gradient."""
-
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def train(
         smooth = [name for name in METHODS if name not in {"fista", "proximal"}]
         raise InputError(f"--methods must name some of {', '.join(smooth)}; got {unknown[0]!r}")
     waits = {word: parse_policy(word) for word in _listed("--policies", policies)}
-    _check_picture(plot)
+    check_picture(plot)
     X, y, _ = load_flights()
     spread = np.linspace(0, len(y) - 1, min(rows, len(y))).astype(int)
     X, y = X[spread], y[spread]
@@ -202,13 +200,6 @@ def _listed(option: str, text: str) -> list[str]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{option} names {twice[0]!r} twice: name every one once")
     return names
-
-
-def _check_picture(path: Path | None) -> None:
-    if path is not None and path.suffix not in _PICTURES:
-        raise InputError(f"--plot must end in {', '.join(_PICTURES)}, got {path}")
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"--plot cannot be written, there is no folder {path.parent}: make it first")
 
 
 def _table(runs: Sequence[Trained], least: float) -> Table:

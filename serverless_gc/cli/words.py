@@ -4,20 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.console import Console
 
+from serverless_gc.errors import InputError
+
 if TYPE_CHECKING:
     from serverless_gc.encode import Kept
     from serverless_gc.store import S3Store
 
-__all__ = ["Bucket", "kept_sets", "make_console", "open_bucket"]
+__all__ = ["Bucket", "check_deployed", "check_picture", "check_writable", "kept_sets", "make_console", "open_bucket"]
 
 Bucket: TypeAlias = Annotated[str | None, typer.Option(help="By default from the settings.")]
 
 _FILE_WIDTH = 100
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+def check_writable(option: str, path: Path | None) -> None:
+    """Raise `InputError` if the file that an option names cannot be written, before there is anything to write."""
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"{option} cannot be written, there is no folder {path.parent}: make it first")
+    if path.is_dir():
+        raise InputError(f"{option} cannot be written, {path} is a folder: name a file in it")
+
+
+def check_picture(path: Path | None) -> None:
+    """Raise `InputError` if ``--plot`` names no picture that can be written."""
+    if path is not None and path.suffix not in _PICTURES:
+        raise InputError(f"--plot must end in {', '.join(_PICTURES)}, got {path}")
+    check_writable("--plot", path)
 
 
 def make_console() -> Console:
@@ -26,6 +48,19 @@ def make_console() -> Console:
     if not console.is_terminal:
         console.width = _FILE_WIDTH
     return console
+
+
+def check_deployed() -> None:
+    """Raise `ConfigError` if the settings name no bucket or no function to run on."""
+    from serverless_gc.config import read_settings
+    from serverless_gc.errors import ConfigError
+
+    settings = read_settings()
+    if missing := [name for name in ("bucket", "function") if not settings[name].value]:
+        raise ConfigError(
+            f"--backend aws: no {' and no '.join(missing)} configured: run serverless-gc deploy, or, in the demo, add "
+            "--offline for an emulated account"
+        )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serverless_gc.codes.base import Code
-from serverless_gc.codes.registry import get
+from serverless_gc.codes.registry import code_class, get
 from serverless_gc.errors import InputError
 from serverless_gc.plan.rounds import shares
 from serverless_gc.policies import Speculate, natural_policy
@@ -56,14 +56,16 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
     n_workers
         Number of workers.
     k
-        Number of blocks; codes that have no choice of it (uncoded, speculative, most gradient codes) ignore it.
+        Number of blocks. Where it follows from the number of workers (uncoded, speculative, most gradient codes) it is
+        that one, whatever is given: look at the code's ``k``.
     **params
         Of the code.
 
     Raises
     ------
     InputError
-        If the name or a parameter is unknown, the code cannot be made in this size, or never gives an exact answer.
+        If the name or a parameter is unknown, a code of blocks cannot be made in this size, or the code never gives
+        an exact answer.
 
     Examples
     --------
@@ -79,9 +81,9 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
     try:
         code = get(name, n_workers=n_workers, k=k, **params)
     except InputError:
-        if k is None:
+        if k is None or code_class(name).kind == "data":
             raise
-        code = get(name, n_workers=n_workers, **params)  # k may follow from the others
+        code = get(name, n_workers=n_workers, **params)  # k follows from the others
     if not code.exact:
         raise InputError(f"{name!r} gives approximate answers: serverless-gc compare tells of their errors")
     if code.kind == "matmul":

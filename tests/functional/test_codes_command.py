@@ -50,3 +50,16 @@ def test_wrong_words_are_explained(printed):
     code, _, err = printed("--k", "3")
     assert code == 1
     assert "go with a code's name" in err
+
+
+@pytest.mark.parametrize("name", ["mds", "mds-nonsystematic", "cyclic"])
+def test_more_coefficients_than_a_machine_holds_are_refused_with_their_size(name, printed):
+    code, out, err = printed(name, "--workers", "100000")
+    assert (code, out) == (1, "")
+    assert re.search(r"dense matrix of [\d,]+ x [\d,]+ coefficients, \d+\.\d GB", err)
+
+
+def test_many_workers_are_timed_on_small_blocks(printed):
+    code, out, _ = printed("replication", "--workers", "20000", "--trials", "10")
+    assert code == 0
+    assert "always enough: any 19999" in out

@@ -49,6 +49,22 @@ def test_simulate_a_recorded_trace_and_its_table(printed, tmp_path):
     assert image.imread(picture).shape[0] > 400
 
 
+def test_simulate_says_which_methods_took_another_number_of_blocks(printed):
+    words = ("simulate", "--codes", "mds,frc,replication,lt", "--workers", 16, "--rounds", 5)
+    code, out, _ = printed(*words, "--k", 12)
+    assert code == 0
+    assert "Not all can take k = 12: frc 16, replication 8, lt 24." in out
+    assert "Not all" not in printed(*words)[1]
+
+
+def test_plan_takes_the_number_of_workers_from_the_trace(printed):
+    words = ("plan", "--rows", 5000, "--cols", 20, "--codes", "uncoded,mds", "--trace", TRACE)
+    code, out, _ = printed(*words)
+    assert code == 0
+    given = printed(*words, "--measured-workers", 48)[1]
+    assert re.findall(r"^ uncoded.*?ms", out, re.MULTILINE) == re.findall(r"^ uncoded.*?ms", given, re.MULTILINE)
+
+
 def test_plan_ranks_and_explains(printed):
     code, out, _ = printed("plan", "--rows", 100000, "--cols", 200, "--workers", 16, "--codes", "uncoded,mds,frc")
     assert code == 0
@@ -91,9 +107,19 @@ def test_demo_records_a_trace(printed, tmp_path):
         (("plan", "--rows", "10", "--cols", "1", "--delay", "lambda", "--trace", "x"), "give one of them"),
         (("plan", "--rows", "10000000", "--cols", "1000", "--workers", "4"), "memory"),
         (("trace", "/nowhere.csv"), "there is no trace"),
+        (("trace", TRACE.parent), "cannot be read as a trace"),
+        (("simulate", "--codes", "polar", "--workers", 4, "--k", 8), "k must not exceed n_workers=4"),
+        (("simulate", "--codes", "uncoded,mds", "--workers", 16, "--k", 20), "k must be at most n_workers=16"),
+        (("simulate", "--table", "--plot", "a.txt"), "--plot must end in"),
+        (("plan", "--rows", "100", "--cols", "9", "--delay", "lambda"), "--measured-workers"),
+        (("demo", "--record", "/nowhere/t.csv"), "--record cannot be written, there is no folder /nowhere"),
+        (("demo", "--plot", "/nowhere/t.png"), "--plot cannot be written"),
+        (("demo", "--backend", "aws"), "run serverless-gc deploy, or, in the demo, add --offline"),
+        (("demo", "--backend", "simulated", "--offline"), "--offline emulates"),
     ],
 )
-def test_wrong_words_end_in_one_message(words, message, printed):
-    code, _, err = printed(*words)
-    assert code == 1
+def test_wrong_words_end_in_one_message(words, message, printed, monkeypatch, tmp_path):
+    monkeypatch.setenv("SERVERLESS_GC_CONFIG", str(tmp_path / "none.toml"))  # no settings
+    code, out, err = printed(*words)
+    assert (code, out) == (1, "")
     assert message in err

@@ -109,7 +109,7 @@ def _notes(found: Sequence[Comparison], chosen: Sequence[Sized], rounds: int) ->
 
 
 def _error(value: float) -> str:
-    return "0" if value < _EXACT else f"{value:.1e}" if value < 1e-3 else f"{value:.4f}"
+    return "0" if value < _EXACT else f"{value:.1e}"
 
 
 def _draw(codes: Sequence[Code], path: Path, stragglers: float, seed: int) -> None:

@@ -95,7 +95,7 @@ def _table(advice: Advice) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in advice.choices:
         table.add_row(
-            one.name,
+            one.label,
             str(one.code.n_workers),
             str(one.code.k),
             seconds_in_words(one.mean),

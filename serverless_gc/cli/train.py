@@ -20,6 +20,7 @@ from serverless_gc.types import FloatArray, WaitPolicy
 if TYPE_CHECKING:
     from serverless_gc.fitting import Fit
     from serverless_gc.inject import Stragglers
+    from serverless_gc.observe.descent import Descent
     from serverless_gc.session import Session
     from serverless_gc.waiting import PolicyFactory
 
@@ -97,6 +98,9 @@ def train(
     console.print(f"{len(y):,} flights, {X.shape[1]} columns; {code}, {workers} workers; backend {backend}.")
     least = _least(X, y)
     console.print(_table(runs, least))
+    start = loss_at(X, y, np.zeros(X.shape[1]))
+    if worse := [f"{run.method} with {run.policy}" for run in runs if not run.loss <= start]:
+        console.print(f"Ended above the loss of the start, {start:.5f}: {', '.join(worse)}.", highlight=False)
     if plot is not None:
         _draw(runs, plot, least)
         console.print(f"Loss over billed seconds and over time: {plot}")
@@ -236,8 +240,20 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
     return table
 
 
-def _draw(runs: Sequence[Trained], path: Path, least: float) -> None:
-    from serverless_gc.observe.descent import Descent, plot_descent
+def _line(run: Trained) -> Descent:
+    """Pair losses with what was paid when their weights were known: a value is of the weights before its gradient.
 
-    lines = [Descent(run.policy, run.method, run.fit.values, run.fit.seconds, run.fit.billed_seconds) for run in runs]
-    plot_descent(lines, path, "Loss above the least one", least=least)
+    The last point is the table's: the loss of the weights found, at the cost of all rounds.
+    """
+    from serverless_gc.observe.descent import Descent
+
+    fit = run.fit
+    values = np.append(fit.values, run.loss)
+    seconds, billed = (np.append(0.0, each) for each in (fit.seconds, fit.billed_seconds))
+    return Descent(run.policy, run.method, values, seconds, billed)
+
+
+def _draw(runs: Sequence[Trained], path: Path, least: float) -> None:
+    from serverless_gc.observe.descent import plot_descent
+
+    plot_descent([_line(run) for run in runs], path, "Loss above the least one", least=least)

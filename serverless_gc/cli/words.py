@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
     from serverless_gc.encode import Kept
     from serverless_gc.store import S3Store
 
-__all__ = ["Bucket", "check_deployed", "check_picture", "check_writable", "kept_sets", "make_console", "open_bucket"]
+__all__ = [
+    "Bucket",
+    "alike",
+    "check_deployed",
+    "check_picture",
+    "check_writable",
+    "kept_sets",
+    "make_console",
+    "open_bucket",
+]
 
 Bucket: TypeAlias = Annotated[str | None, typer.Option(help="By default from the settings.")]
 
@@ -61,6 +71,20 @@ def check_deployed() -> None:
             f"--backend aws: no {' and no '.join(missing)} configured: run serverless-gc deploy, or, in the demo, add "
             "--offline for an emulated account"
         )
+
+
+def alike(values: Iterable[float], digits: int = 3) -> list[str]:
+    """Write the figures of a column with equally many decimals, at least so many digits of the smallest.
+
+    Examples
+    --------
+    >>> alike([46420.0, 422.0, 3.04])
+    ['46,420.00', '422.00', '3.04']
+    """
+    figures = list(values)
+    least = min((abs(x) for x in figures if x), default=1.0)
+    decimals = min(6, max(0, digits - 1 - math.floor(math.log10(least))))
+    return [f"{x:,.{decimals}f}" for x in figures]
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def plot_errors(
     title
         Title of the figure.
     mark
-        Share of missing workers at which to draw a vertical line.
+        Share of missing workers at which to draw a vertical line, labelled as the share of stragglers.
 
     Returns
     -------
@@ -100,12 +100,23 @@ def plot_errors(
 
 
 def _finish(axes: Any, name: str, mark: float | None, floor: float) -> None:
-    axes.set_title(name, fontsize=9, loc="left")
+    axes.set_title(name, fontsize=9, loc="left", pad=16 if mark is not None else 6)
     axes.set_xlabel("share of workers missing (no line: exact)", fontsize=9)
     axes.set_yscale("log")
     axes.set_ylim(floor / 1.5, 1.3)
     if mark is not None:
         axes.axvline(mark, color="#808080", linestyle=(0, (4, 2)), linewidth=0.9, zorder=0)
+        axes.annotate(
+            f"{mark:.0%} stragglers",
+            (mark, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=8,
+            color="#606060",
+        )
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     axes.tick_params(labelsize=8)
     axes.grid(color="#E5E5E5", linewidth=0.6, zorder=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from serverless_gc.codes.base import Code
@@ -12,7 +13,7 @@ from serverless_gc.plan.rounds import shares
 from serverless_gc.policies import Speculate, natural_policy
 from serverless_gc.types import FloatArray, WaitPolicy
 
-__all__ = ["SPECULATIVE", "Method", "method"]
+__all__ = ["SPECULATIVE", "Method", "labelled", "method"]
 
 SPECULATIVE = "speculative"
 """The uncoded computation with backup copies of late tasks."""
@@ -30,11 +31,19 @@ class Method:
         The code.
     speculative
         Whether late tasks are copied, `serverless_gc.policies.Speculate`.
+    parameters
+        Those of the code that were chosen, beside its size.
     """
 
     name: str
     code: Code
     speculative: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def label(self) -> str:
+        """Name and chosen parameters, which tell two of one code and size apart."""
+        return labelled(self.name, self.parameters)
 
     def policy(self) -> WaitPolicy:
         """Make the policy of a round."""
@@ -44,6 +53,17 @@ class Method:
     def work(self, unit: float) -> FloatArray:
         """Return the work of each worker's task, where ``unit`` is the share of the data that counts 1."""
         return shares(self.code) / unit
+
+
+def labelled(name: str, parameters: Mapping[str, Any]) -> str:
+    """Write a name with its parameters.
+
+    Examples
+    --------
+    >>> labelled("mds", {}), labelled("frc", {"stragglers": 2})
+    ('mds', 'frc stragglers=2')
+    """
+    return " ".join([name, *(f"{key}={value}" for key, value in parameters.items())])
 
 
 def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Method:
@@ -75,7 +95,7 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
     [1.333, 1.333]
     """
     if name == SPECULATIVE:
-        return Method(name, get("uncoded", n_workers=n_workers, **params), speculative=True)
+        return Method(name, get("uncoded", n_workers=n_workers, **params), speculative=True, parameters=params)
     if name == "uncoded":
         k = None
     try:
@@ -88,4 +108,4 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
         raise InputError(f"{name!r} gives approximate answers: serverless-gc compare tells of their errors")
     if code.kind == "matmul":
         raise InputError(f"{name!r} multiplies two coded matrices; a method computes with one")
-    return Method(name, code)
+    return Method(name, code, parameters=params)

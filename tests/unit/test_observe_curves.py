@@ -23,6 +23,7 @@ def test_lines_are_the_errors_and_exact_codes_are_named(tmp_path):
         assert set(mark.get_xdata()) == {0.25}
         assert axes.get_yscale() == "log"
         assert axes.get_ylim()[0] < errors[1]
+        assert [text.get_text() for text in axes.texts] == ["25% stragglers"]
         assert [line.get_label() for line in (bibd, mds)] == ["bibd", "mds (exact)"]
     assert image.imread(path).shape[0] > 300
 

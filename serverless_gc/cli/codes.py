@@ -62,7 +62,8 @@ def _parameters(code: Code) -> Table:
     chosen = {"n_workers": code.n_workers, "k": code.k, **code.params()}
     for parameter in inspect.signature(code_class(code.name)).parameters.values():
         default = "" if parameter.default is parameter.empty else repr(parameter.default)
-        table.add_row(parameter.name, default, _short(chosen.get(parameter.name, "")))
+        here = chosen.get(parameter.name, parameter.default)  # nothing but the sizes was given
+        table.add_row(parameter.name, default, _short(here))
     return table
 
 

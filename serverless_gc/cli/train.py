@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from serverless_gc.session import Session
     from serverless_gc.waiting import PolicyFactory
 
-__all__ = ["parse_policy", "train"]
+__all__ = ["Trained", "ended_above", "parse_policy", "train"]
 
 L2 = 1e-4
 ADAPTIVE_LR = 0.05
@@ -99,8 +99,10 @@ def train(
     least = _least(X, y)
     console.print(_table(runs, least))
     start = loss_at(X, y, np.zeros(X.shape[1]))
-    if worse := [f"{run.method} with {run.policy}" for run in runs if not run.loss <= start]:
-        console.print(f"Ended above the loss of the start, {start:.5f}: {', '.join(worse)}.", highlight=False)
+    if worse := [f"{run.method} with {run.policy}" for run in ended_above(runs, start)]:
+        console.print(
+            f"Ended above the loss of the start, {start:.5f}: {', '.join(worse)}.", soft_wrap=True, highlight=False
+        )
     if plot is not None:
         _draw(runs, plot, least)
         console.print(f"Loss over billed seconds and over time: {plot}")
@@ -153,6 +155,11 @@ def loss_at(X: FloatArray, y: FloatArray, w: FloatArray) -> float:
     """Compute the mean logistic loss in plain NumPy."""
     z = X @ w
     return float(np.mean(np.logaddexp(0, z) - y * z) + 0.5 * L2 * (w @ w))
+
+
+def ended_above(runs: Sequence[Trained], start: float) -> list[Trained]:
+    """List the trainings whose loss is not at most that of the start; one that is no number is not."""
+    return [run for run in runs if not run.loss <= start]
 
 
 def _least(X: FloatArray, y: FloatArray) -> float:

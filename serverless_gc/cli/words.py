@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,9 +54,9 @@ def check_picture(path: Path | None) -> None:
 
 
 def make_console() -> Console:
-    """Make a console; a file or pipe, which has no width of its own, gets one that fits tables."""
+    """Make a console; a file or pipe, which has no width of its own, gets one that fits tables, or ``COLUMNS``."""
     console = Console()
-    if not console.is_terminal:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _FILE_WIDTH
     return console
 

@@ -10,6 +10,7 @@ from serverless_gc.observe.curves import COLOURS
 __all__ = ["plot_latency"]
 
 _MARKERS = "osD^v<>P*X"
+_COLOURS = (*COLOURS, "#7F4F24")  # the usual table has eight methods
 
 
 def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str | Path) -> None:
@@ -43,7 +44,7 @@ def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str
                 means,
                 yerr=[[0.0] * len(mine), p99],
                 marker=_MARKERS[i % len(_MARKERS)],
-                color=COLOURS[i % len(COLOURS)],
+                color=_COLOURS[i % len(_COLOURS)],
                 markersize=5,
                 linewidth=0.8,
                 capsize=2,

@@ -43,6 +43,19 @@ def test_the_figures_are_those_of_the_code(printed):
     assert re.search(r"encode: \d+\.\d times a memory copy", out)
 
 
+def test_what_was_not_given_is_shown_as_its_default(printed):
+    _, out, _ = printed("erasurehead")
+    assert re.search(r"^ layout +'grouped' +grouped *$", out, re.MULTILINE)
+    assert re.search(r"^ wait +None +None *$", out, re.MULTILINE)
+
+
+def test_a_wide_output_is_used(printed, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    narrow = max(map(len, printed()[1].splitlines()))
+    monkeypatch.setenv("COLUMNS", "140")
+    assert 100 >= narrow < max(map(len, printed()[1].splitlines())) <= 140
+
+
 def test_wrong_words_are_explained(printed):
     code, _, err = printed("poler")
     assert code == 1

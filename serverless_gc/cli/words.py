@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,10 +53,10 @@ def check_picture(path: Path | None) -> None:
 
 
 def make_console() -> Console:
-    """Make a console; a file or pipe, which has no width of its own, gets one that fits tables, or ``COLUMNS``."""
+    """Make a console; a file or pipe, which has no width of its own, gets one that fits tables, and more if ``COLUMNS`` says so."""
     console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _FILE_WIDTH
+    if not console.is_terminal:
+        console.width = max(_FILE_WIDTH, console.width)
     return console
 
 

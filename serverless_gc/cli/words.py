@@ -53,7 +53,7 @@ def check_picture(path: Path | None) -> None:
 
 
 def make_console() -> Console:
-    """Make a console; a file or pipe, which has no width of its own, gets one that fits tables, and more if ``COLUMNS`` says so."""
+    """Make a console; a file or pipe, which has no width of its own, gets one that fits tables, or ``COLUMNS``."""
     console = Console()
     if not console.is_terminal:
         console.width = max(_FILE_WIDTH, console.width)

@@ -1,6 +1,7 @@
 """What the reproductions share: a toy problem, training on simulated rounds, and a picture of the result."""
 
 import sys
+from argparse import ArgumentParser
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -107,6 +108,7 @@ class Panel:
     log: bool = False
     top: float = np.inf
     legend: bool = True  # False where another panel tells the same names
+    first: int = 0  # of the colours for the bars: those of another panel that begins with other names
 
 
 def draw(path, title, panels):
@@ -131,7 +133,7 @@ def draw(path, title, panels):
         if panel.bars:
             places = range(len(panel.bars))
             heights = list(panel.bars.values())
-            bars = ax.barh(places, heights, color=[COLOURS[i % 7] for i in places], height=0.6)
+            bars = ax.barh(places, heights, color=[COLOURS[(panel.first + i) % 7] for i in places], height=0.6)
             labels = [f"{height:,.0f}" if height >= 1000 else f"{height:.3g}" for height in heights]
             ax.bar_label(bars, labels, fontsize=7, padding=2)
             ax.set_yticks(places, list(panel.bars), fontsize=8)
@@ -154,8 +156,9 @@ def draw(path, title, panels):
 
 def main(figures, picture):
     """Compute, draw into the path given (by default a file in the current folder), and print the numbers."""
-    script = Path(sys.argv[0])
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(f"{script.stem}.png")
+    parser = ArgumentParser(description="Compute, draw and print the figures of this reproduction.")
+    parser.add_argument("path", nargs="?", type=Path, default=Path(f"{Path(sys.argv[0]).stem}.png"), help="the picture")
+    path = parser.parse_args().path
     found = figures()
     picture(found, path)
     for field in fields(found):

@@ -73,7 +73,7 @@ def picture(found, path):
                 x="seconds",
             ),
             Panel(f"mean of {ROUNDS} rounds", "seconds", bars=found.seconds),
-            Panel("to decode, at most", "operations on blocks", bars=found.operations),
+            Panel("to decode, at most", "operations on blocks", bars=found.operations, first=2),
         ],
     )
 

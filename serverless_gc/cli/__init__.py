@@ -17,3 +17,6 @@ def main() -> None:
     except ServerlessGCError as exc:
         print(f"serverless-gc: {exc}", file=sys.stderr)
         sys.exit(1)
+    except MemoryError as exc:
+        print(f"serverless-gc: not enough memory: {exc}; take fewer workers, blocks or rows", file=sys.stderr)
+        sys.exit(1)

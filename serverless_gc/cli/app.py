@@ -25,7 +25,7 @@ from serverless_gc.cli.settings import config_app
 from serverless_gc.cli.simulate import simulate
 from serverless_gc.cli.trace import trace
 from serverless_gc.cli.train import train
-from serverless_gc.cli.words import make_console
+from serverless_gc.cli.words import check_deployed, check_picture, check_writable, make_console
 from serverless_gc.errors import InputError
 
 __all__ = ["app"]
@@ -72,8 +72,13 @@ def _root(
 @app.command()
 def demo(
     backend: Annotated[str | None, typer.Option(help="local, processes, simulated, or aws (a deployed stack).")] = None,
-    iterations: Annotated[int, typer.Option(min=1, help="Gradients per method.")] = 12,
-    blocks: Annotated[int, typer.Option(min=4, help="Source blocks; 48 need 64 workers at rate 3/4.")] = 48,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Gradients per method; 12, or 3 with --offline.")
+    ] = None,
+    blocks: Annotated[
+        int | None,
+        typer.Option(min=4, help="Source blocks; 48, which need 64 workers at rate 3/4, or 12 with --offline."),
+    ] = None,
     stragglers: Annotated[float, typer.Option(min=0, max=1, help="Fraction of slow tasks.")] = 0.1,
     slowdown: Annotated[float, typer.Option(min=1, help="How many times longer a slow task takes.")] = 10.0,
     service: Annotated[float, typer.Option(min=0, help="Injected service time of a task in seconds.")] = 0.03,
@@ -93,6 +98,14 @@ def demo(
     from serverless_gc.cli.offline import offline_account
     from serverless_gc.inject import Stragglers
 
+    if offline and backend != "aws":
+        raise InputError("--offline emulates the account of --backend aws: give both")
+    iterations = iterations or (3 if offline else 12)
+    blocks = blocks or (12 if offline else 48)
+    check_picture(plot)
+    check_writable("--record", record)
+    if backend == "aws" and not offline:
+        check_deployed()
     console = make_console()
     X, y, _ = load_flights()
     if rows is not None:
@@ -104,12 +117,12 @@ def demo(
     )
     inject = [Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed, base=service)]
     runs = []
-    if offline and backend != "aws":
-        raise InputError("--offline emulates the account of --backend aws: give both")
     account = offline_account() if offline else contextlib.nullcontext()
     with account, tqdm(total=iterations * len(METHODS), unit="gradient", disable=not sys.stderr.isatty()) as bar:
         for method in METHODS:
             bar.set_description(method.title)
+            if offline:
+                console.print(f"{method.title} ...")  # each takes a while, and the bar is for terminals
             runs.append(
                 train(
                     X,

@@ -20,8 +20,8 @@ from serverless_gc.errors import InputError
 
 __all__ = ["codes"]
 
-_BLOCK = (100, 200)
-"""Shape of a block of the timing: coded blocks of some megabytes together, more than a cache holds."""
+_ROWS, _COLUMNS, _ENTRIES = 100, 200, 1 << 25
+"""Shape of a block of the timing, and most entries of all of them: some megabytes, more than a cache holds."""
 
 
 def codes(
@@ -62,7 +62,8 @@ def _parameters(code: Code) -> Table:
     chosen = {"n_workers": code.n_workers, "k": code.k, **code.params()}
     for parameter in inspect.signature(code_class(code.name)).parameters.values():
         default = "" if parameter.default is parameter.empty else repr(parameter.default)
-        table.add_row(parameter.name, default, _short(chosen.get(parameter.name, "")))
+        here = chosen.get(parameter.name, parameter.default)  # nothing but the sizes was given
+        table.add_row(parameter.name, default, _short(here))
     return table
 
 
@@ -94,7 +95,8 @@ def _facts(code: Code, trials: int) -> list[str]:
 def _costs(code: Code) -> tuple[float, float]:
     """Time encode and decode, the latter from the workers of one random order, as multiples of a copy."""
     rng = np.random.default_rng(0)
-    blocks = rng.normal(size=(code.k, *_BLOCK))
+    width = max(1, min(_COLUMNS, _ENTRIES // (_ROWS * code.n_messages)))
+    blocks = rng.normal(size=(code.k, _ROWS, width))
     coded = code.encode(blocks)
     blocks = blocks.astype(coded.dtype)
     copied, answer = coded.copy(), np.empty_like(blocks)

@@ -10,7 +10,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from serverless_gc.cli.words import make_console
+from serverless_gc.cli.words import check_picture, make_console
 from serverless_gc.codes import Code
 from serverless_gc.errors import InputError
 
@@ -21,8 +21,6 @@ __all__ = ["compare"]
 
 _EXACT = 1e-12
 """Errors below this are rounding."""
-
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 def compare(
@@ -53,8 +51,7 @@ def compare(
         raise InputError("--codes must name at least one code: serverless-gc compare --codes frc,bgc")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"--codes names {twice[0]!r} twice: name every code once")
-    if plot is not None:
-        _check_picture(plot)
+    check_picture(plot)
     law = parse_law(delay)
     chosen = [sized(name, workers, load) for name in names]
     found = compare_codes(
@@ -113,14 +110,7 @@ def _notes(found: Sequence[Comparison], chosen: Sequence[Sized], rounds: int) ->
 
 
 def _error(value: float) -> str:
-    return "0" if value < _EXACT else f"{value:.1e}" if value < 1e-3 else f"{value:.4f}"
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix not in _PICTURES:
-        raise InputError(f"--plot must end in {', '.join(_PICTURES)}, got {path}")
-    if not path.parent.is_dir():
-        raise InputError(f"--plot cannot be written, there is no folder {path.parent}: make it first")
+    return "0" if value < _EXACT else f"{value:.1e}"
 
 
 def _draw(codes: Sequence[Code], path: Path, stragglers: float, seed: int) -> None:

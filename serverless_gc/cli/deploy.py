@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from serverless_gc.deploy.events import StackEvent
     from serverless_gc.deploy.function_code import Package
 
-__all__ = ["StackName", "counted", "deploy", "make_console", "show_event"]
+__all__ = ["StackName", "bring_up", "counted", "deploy", "make_console", "show_event"]
 
 StackName = Annotated[str, typer.Option("--stack", help="Name of the stack and of its function.")]
 Region = Annotated[str | None, typer.Option(help="AWS region; by default from the settings or the AWS configuration.")]
@@ -68,10 +68,9 @@ def deploy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, change nothing.")] = False,
 ) -> None:
     """Create or update the bucket, the function and their rights; options not given stay as they are."""
-    from serverless_gc.config import read_settings, write_settings
-    from serverless_gc.deploy.clients import Aws
-    from serverless_gc.deploy.resources import resource_path
-    from serverless_gc.deploy.stack import check_name, describe, make_plan, parameters_from, realize
+    from serverless_gc.deploy.function_code import Zip
+    from serverless_gc.deploy.stack import DEFAULT_ARCHITECTURE, DEFAULT_PYTHON, check_name, parameters_from
+    from serverless_gc.deploy.target import Target
 
     console = make_console()
     check_name(stack)
@@ -88,10 +87,33 @@ def deploy(
         subnets=_listed(vpc_subnets),
         route_tables=_listed(vpc_route_tables),
     )
+    Target(python or DEFAULT_PYTHON, arch or DEFAULT_ARCHITECTURE)  # refuses what Lambda does not run
+    given = None if package is None else Zip.read(package)
+    path = bring_up(console, stack, region, wanted, given, dry_run=dry_run)
+    if path is not None:
+        console.print(f"Settings are in {path}. Whoever runs computations needs the driver policy attached.")
+        console.print("Try it: serverless-gc doctor, then serverless-gc demo --backend aws")
+
+
+def bring_up(
+    console: Console,
+    stack: str,
+    region: str | None,
+    wanted: Mapping[str, str],
+    given: Package | None = None,
+    *,
+    dry_run: bool = False,
+) -> Path | None:
+    """Make the stack as wanted, saying what happens; return the path of the settings, None after a dry run."""
+    from serverless_gc.config import read_settings, write_settings
+    from serverless_gc.deploy.clients import Aws
+    from serverless_gc.deploy.resources import resource_path
+    from serverless_gc.deploy.stack import describe, make_plan, realize
+
     template = resource_path("infra/template.yaml").read_text(encoding="utf-8")
     with Aws(region or read_settings()["region"].value) as aws, tempfile.TemporaryDirectory() as scratch:
         before = describe(aws, stack)
-        code = _code(console, package, Path(scratch), {**(before.parameters if before else {}), **wanted})
+        code = given or _built(console, Path(scratch), {**(before.parameters if before else {}), **wanted})
         plan = make_plan(aws, stack, template, wanted, code)
         if not plan.changes:
             console.print(f"Stack {stack} in {aws.region} is up to date.")
@@ -101,20 +123,21 @@ def deploy(
                 console.print(f"  {change}")
         if dry_run:
             console.print("Nothing was changed.")
-            return
+            return None
         write_settings({})  # a file that cannot be written is reported now, not after the stack is made
         outputs = realize(aws, plan, template, code, report=lambda event: show_event(console, event))
         path = write_settings({name: outputs[name.capitalize()] for name in ("bucket", "prefix", "function", "region")})
-    _report(console, outputs, path, changed=bool(plan.changes))
+    if plan.changes:
+        console.print("Deployed.", style="green")
+    for name in ("Bucket", "Prefix", "Function", "Region", "DriverPolicyArn"):
+        console.print(f"  {name:<16} {outputs[name]}")
+    return path
 
 
-def _code(console: Console, package: Path | None, folder: Path, parameters: Mapping[str, str]) -> Package:
-    from serverless_gc.deploy.function_code import Zip, megabytes
-    from serverless_gc.deploy.stack import DEFAULT_ARCHITECTURE, DEFAULT_PYTHON
-
-    if package is not None:
-        return Zip.read(package)
+def _built(console: Console, folder: Path, parameters: Mapping[str, str]) -> Package:
     from serverless_gc.deploy.bundle import build_bundle
+    from serverless_gc.deploy.function_code import megabytes
+    from serverless_gc.deploy.stack import DEFAULT_ARCHITECTURE, DEFAULT_PYTHON
 
     python = parameters.get("Python", DEFAULT_PYTHON)
     arch = parameters.get("Architecture", DEFAULT_ARCHITECTURE)
@@ -122,12 +145,3 @@ def _code(console: Console, package: Path | None, folder: Path, parameters: Mapp
     bundle = build_bundle(folder, python=python, arch=arch)
     console.print(f"  {bundle.path.name}, {megabytes(bundle)}")
     return bundle
-
-
-def _report(console: Console, outputs: Mapping[str, str], path: Path, *, changed: bool) -> None:
-    if changed:
-        console.print("Deployed.", style="green")
-    for name in ("Bucket", "Prefix", "Function", "Region", "DriverPolicyArn"):
-        console.print(f"  {name:<16} {outputs[name]}")
-    console.print(f"Settings are in {path}. Whoever runs computations needs the driver policy attached.")
-    console.print("Try it: serverless-gc doctor, then serverless-gc demo --backend aws")

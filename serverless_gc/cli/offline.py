@@ -24,11 +24,14 @@ def offline_account() -> Iterator[None]:
     ConfigError
         If the emulation is not installed (``pip install 'serverless-gc[rig]'``) or a deployment fails.
     """
-    from serverless_gc.cli.deploy import deploy
+    from serverless_gc.cli.deploy import bring_up, make_console
+    from serverless_gc.deploy.stack import DEFAULT_NAME, parameters_from
     from serverless_gc.testing.rig import Rig
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     arch = _ARCHITECTURES.get(platform.machine(), "x86_64")
     with Rig() as rig, rig.activated():
-        deploy(python=python, arch=arch)
+        console = make_console()
+        bring_up(console, DEFAULT_NAME, None, parameters_from(python=python, arch=arch))
+        console.print("This account is emulated on this machine, and gone when the command ends.")
         yield

@@ -18,6 +18,7 @@ from serverless_gc.plan.candidates import DEFAULT_CODES
 from serverless_gc.plan.explain import seconds_in_words
 from serverless_gc.plan.memory import Task
 from serverless_gc.plan.prices import prices_of
+from serverless_gc.stragglers import Trace
 
 __all__ = ["plan"]
 
@@ -36,7 +37,11 @@ def plan(
     ] = None,
     trace: Annotated[Path | None, typer.Option(help="Take the delays from this recorded trace.")] = None,
     measured_workers: Annotated[
-        int | None, typer.Option(min=1, help="Among how many workers the matrix was shared when delays were measured.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Among how many workers the matrix was shared when delays were measured; as many as the trace holds.",
+        ),
     ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Largest acceptable relative error.")] = None,
     task: Annotated[Task, typer.Option(help="What is computed.")] = "gradient",
@@ -50,13 +55,20 @@ def plan(
     """Rank codes and redundancies by time or cost before anything runs; say why, and what does not fit."""
     if delay is not None and trace is not None:
         raise InputError("--delay and --trace both say how long tasks take: give one of them")
+    delays = None if delay is None and trace is None else delay_named(delay or "", trace)
+    if isinstance(delays, Trace) and measured_workers is None:
+        measured_workers = delays.n_slots
+    if delays is not None and workers is None and measured_workers is None:
+        raise InputError(
+            "--delay is the law of one worker's share: say among how many workers, by --workers or --measured-workers"
+        )
     advice = recommend(
         rows,
         cols,
         dtype,
         n_workers=workers,
         budget=budget,
-        delay=None if delay is None and trace is None else delay_named(delay or "", trace),
+        delay=delays,
         measured_workers=measured_workers,
         goal=goal,
         tolerance=tolerance,
@@ -83,7 +95,7 @@ def _table(advice: Advice) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in advice.choices:
         table.add_row(
-            one.name,
+            one.label,
             str(one.code.n_workers),
             str(one.code.k),
             seconds_in_words(one.mean),

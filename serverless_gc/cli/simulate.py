@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from serverless_gc.cli.delays import delay_named
-from serverless_gc.cli.words import make_console
+from serverless_gc.cli.words import alike, check_picture, make_console
 from serverless_gc.errors import InputError
 from serverless_gc.plan import Rounds
 from serverless_gc.plan import simulate as simulate_rounds
@@ -58,16 +58,18 @@ def simulate(
     if not names:
         raise InputError("--codes must name at least one code: serverless-gc simulate --codes uncoded,mds")
     begun = time.perf_counter()
-    found = [simulate_rounds(one, model, rounds=rounds, seed=seed) for one in table_methods(workers, names, k)]
+    methods = table_methods(workers, names, k)
+    found = [simulate_rounds(one, model, rounds=rounds, seed=seed) for one in methods]
     took = time.perf_counter() - begun
-    console.print(_table(found, rounds))
+    console.print(_table([one.label for one in methods], found, rounds))
+    if k is not None and (others := [f"{one.name} {one.code.k}" for one in methods if one.code.k != k]):
+        console.print(f"Not all can take k = {k}: {', '.join(others)}.", highlight=False)
     events = sum(one.events for one in found)
     console.print(f"{events:,} task events in {took:.1f} s, {events / took:,.0f} a second", highlight=False)
 
 
 def _print_table(console: Console, trace: Path | None, rounds: int, seed: int, plot: Path | None) -> None:
-    if plot is not None and not plot.parent.is_dir():
-        raise InputError(f"--plot cannot be written, there is no folder {plot.parent}: make it first")
+    check_picture(plot)
     laws = None if trace is None else {trace.stem: Trace.load(trace).law()}
     entries = latency_table(laws=laws, rounds=rounds, seed=seed)
     console.print(_grid(entries))
@@ -79,20 +81,22 @@ def _print_table(console: Console, trace: Path | None, rounds: int, seed: int, p
         console.print(f"Picture: {plot}")
 
 
-def _table(found: Sequence[Rounds], rounds: int) -> Table:
+def _table(labels: Sequence[str], found: Sequence[Rounds], rounds: int) -> Table:
     table = _empty(f"{rounds} simulated rounds for each method")
     table.add_column("method", no_wrap=True)
     for heading in ("workers", "k", "seconds\nmean", "p99", "awaited\nmean", "billed\nseconds", "work", "given\nup"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in found:
+    means, p99 = alike(one.mean for one in found), alike(one.p99 for one in found)
+    billed = alike(float(one.billed.mean()) for one in found)
+    for i, (label, one) in enumerate(zip(labels, found, strict=True)):
         table.add_row(
-            one.name,
+            label,
             str(one.n_workers),
             str(one.k),
-            f"{one.mean:.3g}",
-            f"{one.p99:.3g}",
+            means[i],
+            p99[i],
             f"{one.awaited.mean():.1f}",
-            f"{one.billed.mean():.4g}",
+            billed[i],
             f"{one.work:.2f}x",
             str(one.failed),
         )

@@ -13,23 +13,22 @@ import typer
 from rich import box
 from rich.table import Table
 
-from serverless_gc.cli.words import make_console
+from serverless_gc.cli.words import check_picture, make_console
 from serverless_gc.errors import InputError
 from serverless_gc.types import FloatArray, WaitPolicy
 
 if TYPE_CHECKING:
     from serverless_gc.fitting import Fit
     from serverless_gc.inject import Stragglers
+    from serverless_gc.observe.descent import Descent
     from serverless_gc.session import Session
     from serverless_gc.waiting import PolicyFactory
 
-__all__ = ["parse_policy", "train"]
+__all__ = ["Trained", "ended_above", "parse_policy", "train"]
 
 L2 = 1e-4
 ADAPTIVE_LR = 0.05
 """Step length of the methods whose steps do not scale with the gradient."""
-
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def train(
         smooth = [name for name in METHODS if name not in {"fista", "proximal"}]
         raise InputError(f"--methods must name some of {', '.join(smooth)}; got {unknown[0]!r}")
     waits = {word: parse_policy(word) for word in _listed("--policies", policies)}
-    _check_picture(plot)
+    check_picture(plot)
     X, y, _ = load_flights()
     spread = np.linspace(0, len(y) - 1, min(rows, len(y))).astype(int)
     X, y = X[spread], y[spread]
@@ -99,6 +98,11 @@ def train(
     console.print(f"{len(y):,} flights, {X.shape[1]} columns; {code}, {workers} workers; backend {backend}.")
     least = _least(X, y)
     console.print(_table(runs, least))
+    start = loss_at(X, y, np.zeros(X.shape[1]))
+    if worse := [f"{run.method} with {run.policy}" for run in ended_above(runs, start)]:
+        console.print(
+            f"Ended above the loss of the start, {start:.5f}: {', '.join(worse)}.", soft_wrap=True, highlight=False
+        )
     if plot is not None:
         _draw(runs, plot, least)
         console.print(f"Loss over billed seconds and over time: {plot}")
@@ -153,6 +157,11 @@ def loss_at(X: FloatArray, y: FloatArray, w: FloatArray) -> float:
     return float(np.mean(np.logaddexp(0, z) - y * z) + 0.5 * L2 * (w @ w))
 
 
+def ended_above(runs: Sequence[Trained], start: float) -> list[Trained]:
+    """List the trainings whose loss is not at most that of the start; one that is no number is not."""
+    return [run for run in runs if not run.loss <= start]
+
+
 def _least(X: FloatArray, y: FloatArray) -> float:
     """Find the least loss without workers, for the comparison."""
     from scipy.optimize import minimize
@@ -204,13 +213,6 @@ def _listed(option: str, text: str) -> list[str]:
     return names
 
 
-def _check_picture(path: Path | None) -> None:
-    if path is not None and path.suffix not in _PICTURES:
-        raise InputError(f"--plot must end in {', '.join(_PICTURES)}, got {path}")
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"--plot cannot be written, there is no folder {path.parent}: make it first")
-
-
 def _table(runs: Sequence[Trained], least: float) -> Table:
     from serverless_gc.plan import Platform
 
@@ -245,8 +247,20 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
     return table
 
 
-def _draw(runs: Sequence[Trained], path: Path, least: float) -> None:
-    from serverless_gc.observe.descent import Descent, plot_descent
+def _line(run: Trained) -> Descent:
+    """Pair losses with what was paid when their weights were known: a value is of the weights before its gradient.
 
-    lines = [Descent(run.policy, run.method, run.fit.values, run.fit.seconds, run.fit.billed_seconds) for run in runs]
-    plot_descent(lines, path, "Loss above the least one", least=least)
+    The last point is the table's: the loss of the weights found, at the cost of all rounds.
+    """
+    from serverless_gc.observe.descent import Descent
+
+    fit = run.fit
+    values = np.append(fit.values, run.loss)
+    seconds, billed = (np.append(0.0, each) for each in (fit.seconds, fit.billed_seconds))
+    return Descent(run.policy, run.method, values, seconds, billed)
+
+
+def _draw(runs: Sequence[Trained], path: Path, least: float) -> None:
+    from serverless_gc.observe.descent import plot_descent
+
+    plot_descent([_line(run) for run in runs], path, "Loss above the least one", least=least)

@@ -28,10 +28,14 @@ __all__ = [
     "CodeKind",
     "Tracker",
     "Verdict",
+    "check_dense",
     "check_message",
     "manifest_from_bytes",
     "manifest_to_bytes",
 ]
+
+DENSE_BYTES = 2 * 10**9
+"""Largest matrix of coefficients: one more would be copied while it is factored, and fill the memory of a laptop."""
 
 CodeKind = Literal["data", "gradient", "matmul", "multi-message"]
 
@@ -218,6 +222,7 @@ class Code(ABC):
     def generator(self) -> FloatArray:
         """Generator matrix, shape ``(n_messages, k)``, read-only."""
         if not self._cache.generator:
+            check_dense(self.n_messages, self.k)
             g = self._build_generator()
             g.setflags(write=False)
             self._cache.generator.append(g)
@@ -373,6 +378,25 @@ def check_message(message: int, n_messages: int) -> None:
     """Raise `InputError` unless ``0 <= message < n_messages``."""
     if not 0 <= message < n_messages:
         raise InputError(f"message id must be in 0..{n_messages - 1}, got {message}")
+
+
+def check_dense(rows: int, columns: int) -> None:
+    """Raise `InputError` if a dense matrix of coefficients of this shape would be too large to work with.
+
+    Examples
+    --------
+    >>> check_dense(25_000, 75_000)
+    Traceback (most recent call last):
+    ...
+    serverless_gc.errors.InputError: the code needs a dense matrix of 25,000 x 75,000 coefficients, 15.0 GB, more than \
+    2 GB: take fewer workers, or a code of sums of few blocks, such as 'polar' or 'lt'
+    """
+    size = 8 * rows * columns
+    if size > DENSE_BYTES:
+        raise InputError(
+            f"the code needs a dense matrix of {rows:,} x {columns:,} coefficients, {size / 1e9:.1f} GB, more than "
+            f"{DENSE_BYTES / 1e9:.0f} GB: take fewer workers, or a code of sums of few blocks, such as 'polar' or 'lt'"
+        )
 
 
 def stack_blocks(blocks: Sequence[Array] | Array, k: int) -> Array:

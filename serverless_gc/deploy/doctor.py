@@ -5,6 +5,7 @@ Each check yields findings as it goes; later checks that would only repeat an ea
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ __all__ = ["Finding", "examine"]
 Verdict = Literal["ok", "warn", "fail"]
 
 FEW_EXECUTIONS = 100
+_ANY_REGION = "us-east-1"
+"""Where credentials are looked at while no region is chosen: they are those of all regions."""
+
 _MORE_EXECUTIONS = (
     "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
     f"--desired-value {ACCOUNT_CONCURRENCY}"
@@ -58,6 +62,8 @@ def examine(settings: Mapping[str, Setting], *, code: Package | None = None) -> 
         aws = Aws(settings["region"].value)
     except ConfigError as error:
         yield Finding("fail", "region", str(error), "export AWS_REGION=eu-west-1")
+        with contextlib.suppress(ConfigError), Aws(_ANY_REGION) as aws:
+            yield _credentials(aws)
         return
     with aws:
         yield Finding("ok", "region", f"{aws.region} ({_origin(settings['region'])})")

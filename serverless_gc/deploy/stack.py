@@ -39,6 +39,9 @@ DEFAULT_ARCHITECTURE = "arm64"
 _FAILED_CREATION = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"})
 _STUCK = "UPDATE_ROLLBACK_FAILED"
 
+_KEY = re.compile(r"none|create|arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
+_LAYER = re.compile(r"arn:[a-z-]+:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+")
+
 
 @dataclass(frozen=True, slots=True)
 class Stack:
@@ -121,13 +124,22 @@ def parameters_from(
     Raises
     ------
     InputError
-        If a VPC comes without subnets, or subnets without a VPC.
+        If a VPC comes without subnets, or subnets without a VPC, or a key or a layer is not named as AWS does.
 
     Examples
     --------
-    >>> parameters_from(memory=3008, layers=["a", "b"])
-    {'Memory': '3008', 'Layers': 'a,b'}
+    >>> parameters_from(memory=3008, layers=["arn:aws:lambda:eu-west-1:123456789012:layer:numpy:3"])
+    {'Memory': '3008', 'Layers': 'arn:aws:lambda:eu-west-1:123456789012:layer:numpy:3'}
     """
+    if kms_key is not None and not _KEY.fullmatch(kms_key):
+        raise InputError(
+            f"--kms-key must be none, create or the ARN of a key (arn:aws:kms:...:key/...), got {kms_key!r}"
+        )
+    for layer in layers or ():
+        if not _LAYER.fullmatch(layer):
+            raise InputError(
+                f"--layer must be the ARN of a layer's version (arn:aws:lambda:...:layer:NAME:VERSION), got {layer!r}"
+            )
     if vpc and not subnets:
         raise InputError("vpc needs the subnets that the function shall run in: give --vpc-subnets as well")
     if (subnets or route_tables) and not vpc:

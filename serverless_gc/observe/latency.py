@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from serverless_gc.observe.curves import COLOURS
+
 __all__ = ["plot_latency"]
 
 _MARKERS = "osD^v<>P*X"
+_COLOURS = (*COLOURS, "#7F4F24")  # the usual table has eight methods
 
 
 def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str | Path) -> None:
@@ -41,22 +44,27 @@ def plot_latency(points: Sequence[tuple[str, str, int, float, float]], path: str
                 means,
                 yerr=[[0.0] * len(mine), p99],
                 marker=_MARKERS[i % len(_MARKERS)],
-                color=f"C{i}",
+                color=_COLOURS[i % len(_COLOURS)],
                 markersize=5,
                 linewidth=0.8,
                 capsize=2,
                 label=method,
             )
         panel.set_yscale("log")
-        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
         panel.yaxis.set_major_formatter(_seconds)
         panel.yaxis.set_minor_formatter(NullFormatter())
-        panel.set_title(law)
+        panel.set_title(law, fontsize=9, loc="left")
         panel.set_xticks(range(len(sizes)), [str(n) for n in sizes])
-        panel.set_xlabel("workers")
-        panel.grid(axis="y", which="both", linewidth=0.3)
-    panels[0].set_ylabel("seconds of a round: mean, and up to p99")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+        panel.set_xlabel("workers", fontsize=9)
+        panel.tick_params(labelsize=8)
+        panel.grid(axis="y", color="#E5E5E5", linewidth=0.6)
+        panel.set_axisbelow(True)
+        for side in ("top", "right"):
+            panel.spines[side].set_visible(False)
+    panels[0].set_ylabel("seconds of a round: mean, and up to p99", fontsize=9)
+    figure.suptitle("Completion time", fontsize=11)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
     figure.savefig(path, dpi=150)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from serverless_gc.plan.candidates import DEFAULT_CODES, candidates
 from serverless_gc.plan.coding import decode_seconds, encode_seconds, predicted_error
 from serverless_gc.plan.cost import Cost, price
 from serverless_gc.plan.memory import Problem, Task, refusals
-from serverless_gc.plan.methods import Method
+from serverless_gc.plan.methods import Method, labelled
 from serverless_gc.plan.montecarlo import Independent
 from serverless_gc.plan.platform import Platform
 from serverless_gc.plan.predict import Prediction, default_delay, predict
@@ -31,6 +31,7 @@ _FIRST_LOOK, _CLOSE_LOOK = (100_000, 40), (1_000_000, 300)
 """Delays drawn and orders of arrival tried for each candidate, and for each finalist."""
 
 _FINALISTS = 8
+_PASSES: dict[Task, int] = {"gradient": 2, "matvec": 1}
 _RARELY = 1e-3
 
 
@@ -42,6 +43,8 @@ class Choice:
     ----------
     name
         Of the code, or ``"speculative"``.
+    parameters
+        Of the code, beside its size.
     code
         The code, for ``Session.encode(code=...)``.
     mean, p99
@@ -61,6 +64,7 @@ class Choice:
     """
 
     name: str
+    parameters: Mapping[str, Any] = field(hash=False)
     code: Code
     mean: float
     p99: float
@@ -77,9 +81,15 @@ class Choice:
         return {"mean time": self.mean, "p99": self.p99, "cost": self.cost.total}[goal]
 
     @property
+    def label(self) -> str:
+        """Name and parameters."""
+        return labelled(self.name, self.parameters)
+
+    @property
     def title(self) -> str:
-        """Name and size."""
-        return f"{self.name}({self.code.n_workers}, {self.code.k})"
+        """Name, size and parameters."""
+        chosen = "".join(f", {key}={value}" for key, value in self.parameters.items())
+        return f"{self.name}({self.code.n_workers}, {self.code.k}{chosen})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,8 @@ class Advice:
         What does not fit.
     looked_at
         How many codes and sizes were compared.
+    alone
+        Seconds of one processor that has the matrix in its memory, by `Platform.scan_bytes_per_second`.
     """
 
     problem: Problem
@@ -114,6 +126,7 @@ class Advice:
     choices: tuple[Choice, ...]
     refused: tuple[Refusal, ...]
     looked_at: int
+    alone: float
 
     @property
     def best(self) -> Choice:
@@ -308,6 +321,7 @@ class _Search:
         )
         return Choice(
             name=method.name,
+            parameters=method.parameters,
             code=code,
             mean=float(seconds.mean()) + once,
             p99=float(np.quantile(seconds, 0.99)) + once,
@@ -338,6 +352,7 @@ class _Search:
             choices=tuple(choices),
             refused=tuple(self._refused),
             looked_at=looked_at,
+            alone=_PASSES[self._problem.task] * self._problem.nbytes / self._platform.scan_bytes_per_second,
         )
 
     def _closely(self, method: Method, delay: Independent, unit: float, tolerance: float | None) -> Choice | None:

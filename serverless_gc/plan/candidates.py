@@ -24,12 +24,13 @@ def candidates(names: Iterable[str], n_workers: int, task: str) -> Iterator[Meth
     Raises
     ------
     InputError
-        If a name is unknown.
+        If a name is unknown, or of a code for products of two matrices or one that gives approximate answers.
     """
     kinds = {info.name: info.kind for info in available()} | {SPECULATIVE: "data"}
+    approximate = {info.name for info in available() if not info.exact}
     for name in names:
-        if name not in kinds:
-            method(name, n_workers)  # says which names there are
+        if name not in kinds or kinds[name] == "matmul" or name in approximate:
+            method(name, n_workers)  # says which names there are, or why a planner has no use for this one
         if kinds[name] == "gradient" and task != "gradient":
             continue
         for k, params in _sizes(name, kinds[name], n_workers):

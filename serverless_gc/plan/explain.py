@@ -20,6 +20,13 @@ def explained(advice: Advice) -> str:
     best = advice.best
     lines = [f"Use {_described(best)}.", *_reasons(best, advice)]
     lines += [_against(other, best, advice.goal) for other in _others(advice)]
+    if advice.alone < best.mean:
+        lines.append(
+            f"One processor with the matrix in its memory takes about {seconds_in_words(advice.alone)}: your own "
+            "machine is faster than any fan-out."
+        )
+    if above := [one.title for one in advice.choices if one.mean > one.p99]:
+        lines.append(f"A mean above its p99 ({', '.join(above)}): less than one in 100 takes many times longer.")
     lines += _left_out(advice)
     lines.append(f"Prices as of {AS_OF}; {advice.looked_at} codes and sizes were looked at.")
     return "\n".join(lines)
@@ -28,7 +35,7 @@ def explained(advice: Advice) -> str:
 def _described(choice: Choice) -> str:
     code = choice.code
     what = {"uncoded": "no code, waiting for all", "speculative": "no code, with backup copies of late tasks"}
-    return f"{what.get(choice.name, choice.name)}, {code.n_workers} workers, {code.k} blocks"
+    return f"{what.get(choice.name, choice.label)}, {code.n_workers} workers, {code.k} blocks"
 
 
 def _reasons(best: Choice, advice: Advice) -> list[str]:
@@ -83,5 +90,16 @@ def _left_out(advice: Advice) -> list[str]:
 
 
 def seconds_in_words(seconds: float) -> str:
-    """Return seconds with three digits."""
-    return f"{seconds * 1e3:.3g} ms" if seconds < 0.1 else f"{seconds:.3g} s"
+    """Return seconds with three digits, in the unit that needs no exponent.
+
+    Examples
+    --------
+    >>> seconds_in_words(0.1), seconds_in_words(4e-7), seconds_in_words(12.0), seconds_in_words(1800.4)
+    ('100 ms', '0.400 us', '12.0 s', '1,800 s')
+    """
+    if not seconds or seconds >= 999.5:
+        return f"{seconds:,.0f} s"
+    unit, size = next(
+        ((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if seconds >= 0.9995 * size), ("us", 1e-6)
+    )
+    return f"{seconds / size:#.3g}".rstrip(".") + f" {unit}"

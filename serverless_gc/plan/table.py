@@ -47,7 +47,13 @@ def table_methods(n_workers: int, names: Sequence[str] = TABLE_METHODS, k: int |
     names
         Which methods.
     k
-        Number of blocks; three quarters of the workers if None.
+        Number of blocks; three quarters of the workers if None. Methods that need another number take it: two copies
+        half the workers, ``"lt"`` twice as many, grids and gradient codes their own.
+
+    Raises
+    ------
+    InputError
+        If a code of blocks does not exist with so many.
     """
     return [_of_size(name, n_workers, k) for name in names]
 
@@ -62,7 +68,12 @@ def _of_size(name: str, n: int, k: int | None) -> Method:
         return method(name, n)
     if name == "frc":
         return method(name, n, stragglers=1)
-    return method(name, n, blocks)
+    try:
+        return method(name, n, blocks)
+    except InputError:
+        if k is not None:
+            raise
+        return method(name, n)  # three quarters were our choice, not the caller's
 
 
 def latency_table(

@@ -153,15 +153,20 @@ class Trace:
         Raises
         ------
         InputError
-            If the file is missing, or no trace of this version.
+            If the file is missing, a folder, or no trace of this version.
         """
         opener = gzip.open if str(path).endswith(".gz") else open
         try:
             lines = opener(path, "rt", encoding="utf-8")
         except FileNotFoundError:
             raise InputError(f"there is no trace {path}") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read as a trace: {error.strerror}") from error
         with lines:
-            first, header = lines.readline(), lines.readline().strip()
+            try:
+                first, header = lines.readline(), lines.readline().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"{path} is no trace: {error}") from error
             if not first.startswith(_FIRST_LINE) or header != ",".join(COLUMNS):
                 raise InputError(f"{path} is no trace of version 1: its first line must begin {_FIRST_LINE.strip()!r}")
             try:

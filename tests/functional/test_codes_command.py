@@ -43,6 +43,19 @@ def test_the_figures_are_those_of_the_code(printed):
     assert re.search(r"encode: \d+\.\d times a memory copy", out)
 
 
+def test_what_was_not_given_is_shown_as_its_default(printed):
+    _, out, _ = printed("erasurehead")
+    assert re.search(r"^ layout +'grouped' +grouped *$", out, re.MULTILINE)
+    assert re.search(r"^ wait +None +None *$", out, re.MULTILINE)
+
+
+def test_a_wide_output_is_used(printed, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    narrow = max(map(len, printed()[1].splitlines()))
+    monkeypatch.setenv("COLUMNS", "140")
+    assert 100 >= narrow < max(map(len, printed()[1].splitlines())) <= 140
+
+
 def test_wrong_words_are_explained(printed):
     code, _, err = printed("poler")
     assert code == 1
@@ -50,3 +63,16 @@ def test_wrong_words_are_explained(printed):
     code, _, err = printed("--k", "3")
     assert code == 1
     assert "go with a code's name" in err
+
+
+@pytest.mark.parametrize("name", ["mds", "mds-nonsystematic", "cyclic"])
+def test_more_coefficients_than_a_machine_holds_are_refused_with_their_size(name, printed):
+    code, out, err = printed(name, "--workers", "100000")
+    assert (code, out) == (1, "")
+    assert re.search(r"dense matrix of [\d,]+ x [\d,]+ coefficients, \d+\.\d GB", err)
+
+
+def test_many_workers_are_timed_on_small_blocks(printed):
+    code, out, _ = printed("replication", "--workers", "20000", "--trials", "10")
+    assert code == 0
+    assert "always enough: any 19999" in out

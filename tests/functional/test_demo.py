@@ -47,7 +47,7 @@ def test_a_wrong_backend_is_one_readable_line():
     done = run("demo", "--rows", "1000", "--iterations", "1", "--backend", "cloud")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "unknown backend 'cloud'" in done.stderr
+    assert "no backend is called 'cloud'; there are local, processes, aws, simulated" in done.stderr
 
 
 def test_version():

@@ -49,14 +49,44 @@ def test_simulate_a_recorded_trace_and_its_table(printed, tmp_path):
     assert image.imread(picture).shape[0] > 400
 
 
+def test_simulate_says_which_methods_took_another_number_of_blocks(printed):
+    words = ("simulate", "--codes", "mds,frc,replication,lt", "--workers", 16, "--rounds", 5)
+    code, out, _ = printed(*words, "--k", 12)
+    assert code == 0
+    assert "Not all can take k = 12: frc 16, replication 8, lt 24." in out
+    assert "Not all" not in printed(*words)[1]
+
+
+def test_plan_takes_the_number_of_workers_from_the_trace(printed):
+    words = ("plan", "--rows", 5000, "--cols", 20, "--codes", "uncoded,mds", "--trace", TRACE)
+    code, out, _ = printed(*words)
+    assert code == 0
+    given = printed(*words, "--measured-workers", 48)[1]
+    assert re.findall(r"^ uncoded.*?ms", out, re.MULTILINE) == re.findall(r"^ uncoded.*?ms", given, re.MULTILINE)
+
+
 def test_plan_ranks_and_explains(printed):
     code, out, _ = printed("plan", "--rows", 100000, "--cols", 200, "--workers", 16, "--codes", "uncoded,mds,frc")
     assert code == 0
-    assert re.search(r"^Use (mds|frc), 16 workers", out, re.MULTILINE)
+    assert re.search(r"^Use (mds|frc stragglers=\d), 16 workers", out, re.MULTILINE)
     assert "Prices as of" in out
     code, out, _ = printed("plan", "--rows", 5000, "--cols", 20, "--trace", TRACE, "--workers", 24, "--goal", "p99")
     assert code == 0
     assert "the best by p99 first" in out
+
+
+def test_plan_tells_rows_apart_and_says_when_no_fan_out_pays(printed):
+    code, out, _ = printed("plan", "--rows", 10, "--cols", 3, "--codes", "uncoded,frc,cyclic", "--workers", 8)
+    assert code == 0
+    assert re.search(r"^Use (frc|cyclic) stragglers=\d, 8 workers", out, re.MULTILINE)
+    rows = re.findall(r"^ ((?:frc|cyclic) stragglers=\d) ", out, re.MULTILINE)
+    assert len(set(rows)) == len(rows) > 3
+    assert "your own machine is faster" in out
+    means = re.findall(r"^ \w+(?: stragglers=\d)? +8 +8 +(\S+ \w+) +(\S+ \w+)", out, re.MULTILINE)
+    above = [pair for pair in means if float(pair[0].split()[0]) > float(pair[1].split()[0])]
+    assert bool(above) == ("A mean above its p99" in out)
+    large = printed("plan", "--rows", 3000000, "--cols", 1000, "--workers", 64, "--codes", "uncoded,mds")[1]
+    assert "your own machine" not in large
 
 
 def test_trace_tells_of_phases_and_late_tasks(printed):
@@ -91,9 +121,21 @@ def test_demo_records_a_trace(printed, tmp_path):
         (("plan", "--rows", "10", "--cols", "1", "--delay", "lambda", "--trace", "x"), "give one of them"),
         (("plan", "--rows", "10000000", "--cols", "1000", "--workers", "4"), "memory"),
         (("trace", "/nowhere.csv"), "there is no trace"),
+        (("plan", "--rows", "10", "--cols", "3", "--codes", "khatri-rao,frc"), "multiplies two coded matrices"),
+        (("plan", "--rows", "10", "--cols", "3", "--codes", "bgc,frc"), "gives approximate answers"),
+        (("trace", TRACE.parent), "cannot be read as a trace"),
+        (("simulate", "--codes", "polar", "--workers", 4, "--k", 8), "k must not exceed n_workers=4"),
+        (("simulate", "--codes", "uncoded,mds", "--workers", 16, "--k", 20), "k must be at most n_workers=16"),
+        (("simulate", "--table", "--plot", "a.txt"), "--plot must end in"),
+        (("plan", "--rows", "100", "--cols", "9", "--delay", "lambda"), "--measured-workers"),
+        (("demo", "--record", "/nowhere/t.csv"), "--record cannot be written, there is no folder /nowhere"),
+        (("demo", "--plot", "/nowhere/t.png"), "--plot cannot be written"),
+        (("demo", "--backend", "aws"), "run serverless-gc deploy, or, in the demo, add --offline"),
+        (("demo", "--backend", "simulated", "--offline"), "--offline emulates"),
     ],
 )
-def test_wrong_words_end_in_one_message(words, message, printed):
-    code, _, err = printed(*words)
-    assert code == 1
+def test_wrong_words_end_in_one_message(words, message, printed, monkeypatch, tmp_path):
+    monkeypatch.setenv("SERVERLESS_GC_CONFIG", str(tmp_path / "none.toml"))  # no settings
+    code, out, err = printed(*words)
+    assert (code, out) == (1, "")
     assert message in err

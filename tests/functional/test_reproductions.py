@@ -40,6 +40,16 @@ def test_a_script_draws_into_the_folder_it_is_run_in(figures, monkeypatch, tmp_p
     assert all(field.name in printed for field in fields(figures("nested_2022")))
 
 
+def test_an_option_is_no_name_of_a_picture(figures, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["nested_2022.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        import_module("laboratory").main(lambda: figures("nested_2022"), import_module("nested_2022").picture)
+    assert ended.value.code == 0
+    assert not list(tmp_path.iterdir())
+    assert "the picture" in capsys.readouterr().out
+
+
 def test_tandon_coded_is_fast_and_right(figures):
     found = figures("tandon_2016")
     seconds, final = found.seconds, found.final_excess

@@ -3,14 +3,17 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from matplotlib import image
 
-from serverless_gc.cli.train import parse_policy
+from serverless_gc.cli.train import Trained, _line, ended_above, parse_policy
 from serverless_gc.codes import get
 from serverless_gc.errors import InputError
+from serverless_gc.fitting import Fit
+from serverless_gc.fitting.result import Account
 from serverless_gc.observe.descent import Descent, plot_descent
 from serverless_gc.policies import Deadline, KAsync, KBatchAsync, Speculate, WaitAll
 
@@ -79,6 +82,26 @@ def test_refusals_are_one_readable_line(arguments, message, monkeypatch, capsys)
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_a_line_begins_free_of_cost_and_ends_where_the_table_does():
+    account = Account(updates=2, evaluations=2, seconds=3.0, busy_used=7.0)
+    fit = Fit(
+        **{field.name: None for field in fields(Fit) if field.name not in {"values", "seconds", "billed_seconds"}}
+        | {"account": account},
+        values=np.array([3.0, 2.0]),
+        seconds=np.array([1.0, 3.0]),
+        billed_seconds=np.array([2.0, 7.0]),
+    )
+    line = _line(Trained("adam", "wait-all", fit, 1.5))
+    assert line.values.tolist() == [3.0, 2.0, 1.5]
+    assert line.seconds.tolist() == [0.0, 1.0, account.seconds]
+    assert line.billed_seconds.tolist() == [0.0, 2.0, account.billed_seconds]
+
+
+def test_trainings_that_end_above_their_start_are_named():
+    runs = [Trained("adam", "wait-all", None, loss) for loss in (0.6, 0.7, float("nan"), float("inf"))]
+    assert ended_above(runs, 0.65) == runs[1:]
 
 
 def test_words_for_policies():

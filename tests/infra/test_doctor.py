@@ -151,5 +151,6 @@ def test_expired_credentials_are_named_as_such_and_nothing_else_is_tried(cloud, 
 def test_no_region(cloud, monkeypatch):
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     found, status = findings(cloud)
-    assert (status, list(found)) == (1, ["region"])
+    assert (status, list(found)) == (1, ["region", "credentials"])  # what needs no region is looked at all the same
+    assert found["credentials"][0] == "ok"
     assert found["region"][1].endswith("-> export AWS_REGION=eu-west-1")

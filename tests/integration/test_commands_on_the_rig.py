@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from serverless_gc.cli.demo import METHODS
 from serverless_gc.testing.rig import Rig
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -58,6 +59,14 @@ def test_deploy_doctor_demo_clean_destroy(account):
     assert "nothing to delete" in command("clean")
     assert "nothing is left" in command("destroy", "--yes")
     assert "No stack" in command("status", status=1)
+
+
+def test_offline_says_how_far_it_is_and_advises_nothing_that_will_be_gone():
+    said = command("demo", "--backend", "aws", "--offline", *("--rows", "1000", "--iterations", "1", "--blocks", "4"))
+    assert "gone when the command ends" in said
+    assert "Try it" not in said
+    assert "Settings are in" not in said
+    assert re.findall(r"^(.*) \.\.\.$", said, re.MULTILINE)[1:] == [method.title for method in METHODS]
 
 
 def test_offline_needs_the_aws_backend():

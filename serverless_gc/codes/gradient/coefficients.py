@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.sizes import check_stragglers, check_whole
 from serverless_gc.types import Array, FloatArray
@@ -71,7 +72,7 @@ def best_draw(
     Raises
     ------
     InputError
-        If ``stragglers`` is not in ``0 ... n - 1`` or ``draws`` is less than 1.
+        If ``stragglers`` is not in ``0 ... n - 1``, ``draws`` is less than 1, or the matrices would be too large.
     """
     check_stragglers(stragglers, n)
     tried = (_draw(n, stragglers, seed, t) for t in range(check_whole("draws", draws, 1) if stragglers else 1))
@@ -79,6 +80,7 @@ def best_draw(
 
 
 def _draw(n: int, stragglers: int, seed: int, t: int) -> FloatArray:
+    check_dense(stragglers, n)
     h = np.random.default_rng([seed, t]).standard_normal((stragglers, n))
     h[:, -1] = -h[:, :-1].sum(axis=1)
     return h

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.base import Code, check_message
+from serverless_gc.codes.base import Code, check_dense, check_message
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.code import CountTracker
 from serverless_gc.codes.mds.parity import check_seed
@@ -115,6 +115,7 @@ class NonsystematicMDSCode(LinearCode):
     ) -> None:
         Code.__init__(self, n_workers, k)  # checks the sizes, which LinearCode reads off its matrix
         check_at_most(self.k, self.n_workers)
+        check_dense(self.n_workers, self.k)
         seed = check_seed(seed)
         self._params: dict[str, Any] = {}
         if not isinstance(construction, str):

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -47,7 +48,7 @@ def draw_parity(rows: int, k: int, kind: str, seed: int) -> FloatArray:
     Raises
     ------
     InputError
-        If ``kind`` is unknown, or there is no such matrix.
+        If ``kind`` is unknown, there is no such matrix, or it would be too large.
 
     Examples
     --------
@@ -60,6 +61,7 @@ def draw_parity(rows: int, k: int, kind: str, seed: int) -> FloatArray:
             f"parity must be 'orthonormal', 'gaussian' or a matrix, got {kind!r}; codes 'mds-nonsystematic', "
             "'rotation' and 'roots-of-unity' have other constructions"
         )
+    check_dense(rows, k)
     rng = np.random.default_rng(seed)
     for _ in range(_DRAWS):
         parity = _orthonormal(rows, k, rng) if kind == "orthonormal" else rng.normal(size=(rows, k)) / math.sqrt(k)

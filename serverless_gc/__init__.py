@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from serverless_gc.encoded_fit import EncodedFit as EncodedFit
     from serverless_gc.encoded_fit import encoded_least_squares as encoded_least_squares
     from serverless_gc.encoded_fit import encoded_least_squares_async as encoded_least_squares_async
+    from serverless_gc.errors import AccuracyWarning as AccuracyWarning
     from serverless_gc.errors import ConfigError as ConfigError
     from serverless_gc.errors import DeadlineExceeded as DeadlineExceeded
     from serverless_gc.errors import DecodeError as DecodeError
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AccuracyWarning": "errors",
     "CodedData": "data",
     "ConfigError": "errors",
     "Deadline": "policies",
@@ -106,6 +108,7 @@ _HOMES = {
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
 __all__ = [
+    "AccuracyWarning",
     "CodedData",
     "ConfigError",
     "Deadline",

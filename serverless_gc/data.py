@@ -411,7 +411,7 @@ class CodedData(PairData):
         matrix = await self._pair.matrix(axis)
         res = await owner.resources()
         job = product_job(matrix, operand, self._publish)
-        answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline))
+        answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline, dtype=job.stored))
         return answer, self._pair.reported(report)
 
 

@@ -16,6 +16,8 @@
     ├── InvokeError                        one invocation failed; ``kind`` says how
     └── ProtocolMismatch                   driver and deployed worker speak different versions
 
+and one warning, ``AccuracyWarning (UserWarning)``: an answer is given although it lost many digits.
+
 Each message says what happened, how often, the likely cause, and what to do next.
 """
 
@@ -24,6 +26,7 @@ from __future__ import annotations
 from typing import Literal
 
 __all__ = [
+    "AccuracyWarning",
     "ConfigError",
     "CorruptObject",
     "DeadlineExceeded",
@@ -112,6 +115,10 @@ class DecodeError(ServerlessGCError, ArithmeticError):
         super().__init__(message)
         self.predicted = predicted
         self.tolerance = tolerance
+
+
+class AccuracyWarning(UserWarning):
+    """An answer has a predicted relative error above 1e-6 (1e-3 in single precision), and no tolerance was given."""
 
 
 class WrongResult(DecodeError):

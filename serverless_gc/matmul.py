@@ -114,7 +114,7 @@ async def multiply(owner: Owner, A: Any, B: Any, code: MatmulCode, deadline: flo
         sent = [await _store(res, side, keys[id(side)]) for side in (left, right)]
         encoded = Report(rounds=0, bytes_up=sum(size for size, _ in sent), encode_seconds=time.perf_counter() - begun)
         job = _job(code, left, right, keys[id(left)], keys[id(right)], power=sent[1][1])
-        answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline))
+        answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline, dtype=job.stored))
     finally:
         res.chore(_remove(res, [*keys[id(left)], *keys[id(right)]]))
     return answer, report.merge(encoded)

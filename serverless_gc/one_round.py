@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
@@ -167,11 +168,12 @@ class OneRound:
                 f"strategy='gram'; here the code is {self._code.name!r}, the strategy {choice.strategy!r}"
             )
         res = await self._owner.resources()
+        natural = partial(self._owner.policy_for, deadline=deadline)
         if choice.strategy == "polynomial":
             assert isinstance(self._code, PCRCode)  # noqa: S101 - what the choice says
             rows = await self._rows()
             job = normal_job(rows, self._code.gradient_round, w)
-            answer, report = await run_round(res, job, lambda code: self._owner.policy_for(code, deadline))
+            answer, report = await run_round(res, job, partial(natural, dtype=job.stored))
             return answer, self._with_costs(report)
         matrix = await self._coded()
         job = product_job(matrix, w)
@@ -183,7 +185,7 @@ class OneRound:
 
         job = replace(job, label="X.T X w", finish=finish)
         if on_undecodable == "raise":
-            answer, report = await run_round(res, job, lambda code: self._owner.policy_for(code, deadline))
+            answer, report = await run_round(res, job, partial(natural, dtype=job.stored))
             return answer, self._with_costs(report)
         code = matrix.code
         assert _is_ldpc(code)  # noqa: S101 - checked above

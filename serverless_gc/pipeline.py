@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from serverless_gc import observe
+from serverless_gc.accuracy import check_accuracy
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.collect import INHERENT, Attempts, Collector
 from serverless_gc.engine import (
@@ -96,7 +97,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
     NotDecodableError, DeadlineExceeded
         If too few results arrived (in time); the message names blocks and causes.
     DecodeError
-        If the predicted error of the answer exceeds the session's tolerance.
+        If the predicted error of the answer exceeds the session's tolerance, or what `check_accuracy` allows.
     ConfigError, ProtocolMismatch
         At once, if bucket, function or credentials are refused, or the deployed worker is of another version.
     """
@@ -188,7 +189,18 @@ def _decode_without_wrong(rnd: _Round, consumed: Sequence[int], tolerance: float
 
 
 def _decode(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tuple[Array, Certificate]:
-    """Decode, knowing what the code cannot: how large the summed terms were, and how the blocks were rounded."""
+    """Decode, knowing what the code cannot: how large the summed terms were, and how the blocks were rounded.
+
+    What has lost its digits is refused, whether the caller gave a tolerance or not.
+    """
+    blocks, certificate = _decoded(rnd, consumed, tolerance)
+    if tolerance is None:
+        coarsest = max(rnd.job.stored, rnd.collector.dtype, key=lambda dtype: np.finfo(dtype).eps)
+        check_accuracy(rnd.job.code, certificate, len(consumed), coarsest)
+    return blocks, certificate
+
+
+def _decoded(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> tuple[Array, Certificate]:
     job, collector = rnd.job, rnd.collector
     coarser = float(np.finfo(job.stored).eps / np.finfo(collector.dtype).eps)
     if coarser <= 1:

@@ -7,6 +7,7 @@ Workers send ``X~.T (X~ w)`` of one coded block after the other, each as it is d
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from serverless_gc.background import blocking, homed
@@ -109,7 +110,8 @@ class PolynomialData(PairData):
         matrix = await self._pair.matrix(0)
         res = await self.owner.resources()
         job = normal_job(matrix, self.code, call.w, self._publish)
-        product, report = await run_round(res, job, lambda code: self.owner.policy_for(code, deadline))
+        policy_for = partial(self.owner.policy_for, deadline=deadline, dtype=job.stored)
+        product, report = await run_round(res, job, policy_for)
         value, gradient = call.finish(product, self._moments, self._squares)
         report = self._pair.reported(report)
         return (value, gradient, report) if with_report else (value, gradient)

@@ -10,6 +10,9 @@ from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from serverless_gc.codes.base import Code
 from serverless_gc.collect import Presign
 from serverless_gc.encode.kept import KEPT
@@ -190,5 +193,6 @@ class Owner(Protocol):
         *,
         inner: WaitPolicy | None = None,
         on_expire: Literal["abort", "close"] = "abort",
+        dtype: DTypeLike = np.float64,
     ) -> WaitPolicy:
         """Make the waiting policy of one round: the given one or the session's, within the deadline."""

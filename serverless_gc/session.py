@@ -9,11 +9,11 @@ import threading
 import uuid
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
@@ -70,8 +70,9 @@ class Session(Uncopied):
     max_attempts
         How often a task that failed is run in all.
     tolerance
-        Largest acceptable predicted relative error of an answer: a round waits for up to two further results while it
-        is exceeded, and fails if it still is. None for no limit but a warning in the report.
+        Largest acceptable predicted relative error of an answer: a round waits for further results while it is exceeded
+        and any can come, and raises `DecodeError` if it still is. None for 1e-3 (1e-1 in single precision), with an
+        `AccuracyWarning` above 1e-6 (1e-3).
     bucket, function, region
         Of the deployed stack, for backend ``"aws"``; by default from the settings.
     delay
@@ -147,7 +148,7 @@ class Session(Uncopied):
         check_option("store", store, Store, "a Store")
         check_option("invoker", invoker, Invoker, "an Invoker")
         check_option("delay", delay, StragglerModel, "a law of serverless_gc.stragglers")
-        self._policy: PolicyFactory = as_factory(policy) or partial(natural_policy, tolerance=tolerance)
+        self._policy = as_factory(policy)
         self._max_attempts = max_attempts
         self._tolerance = tolerance
         self._limits = limits
@@ -294,10 +295,15 @@ class Session(Uncopied):
         *,
         inner: WaitPolicy | None = None,
         on_expire: Literal["abort", "close"] = "abort",
+        dtype: DTypeLike = np.float64,
     ) -> WaitPolicy:
-        """Make the waiting policy of one round, within the deadline: the given one, the caller's, or the session's."""
+        """Make the waiting policy of one round, within the deadline: the given one, the caller's, or the session's.
+
+        Unless there is one, a code's natural rule for messages of this dtype.
+        """
         seconds = self.settings["deadline"] if deadline is None else check_seconds("deadline", deadline)
-        return Deadline(inner or asked_policy(code) or self._policy(code), seconds, on_expire)
+        chosen = inner or asked_policy(code) or (self._policy and self._policy(code))
+        return Deadline(chosen or natural_policy(code, self._tolerance, dtype), seconds, on_expire)
 
     def _make_backend(self, store: Store | None = None) -> None:
         options = {**self._options, "store": store} if store is not None else self._options

@@ -137,8 +137,8 @@ class Certificate:
 class Certifier(Protocol):
     """A code that can say, before any value is fetched, how far an answer could be trusted.
 
-    A wait policy asks it at the first decodable moment and waits for one more result while the predicted error
-    exceeds its tolerance.
+    A wait policy asks it from the first decodable moment on and waits for more results while the predicted error is
+    too large.
     """
 
     def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:
@@ -171,7 +171,8 @@ class Code(ABC):
     kind: ClassVar[CodeKind] = "data"
     exact: ClassVar[bool] = True
     guard: ClassVar[float | None] = None
-    """Predicted error above which a round by default waits for a few more results; None if the code needs no such."""
+    """Predicted error above which a round by default waits for a few more results, and for all that can come while the
+    answer would be doubtful; None for codes that are well conditioned, of which no round asks a prediction."""
     publish: ClassVar[int] = 0
     needs_whole_rows: ClassVar[bool] = False
     """Whether messages depend on where in a row an entry is: `encode` then takes matrices with all their columns, and

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, check_message
 from serverless_gc.codes.blocks import as_row, promoted
@@ -18,6 +19,8 @@ __all__ = [
     "Received",
     "accuracy_warning",
     "default_tolerance",
+    "doubtful_error",
+    "largest_error",
     "not_decodable",
     "receive",
     "refuse_inaccurate",
@@ -79,12 +82,28 @@ def default_tolerance(dtype: np.dtype[Any]) -> float:
     return 1e-4 if np.finfo(dtype).bits <= 32 else 1e-8
 
 
+def doubtful_error(dtype: DTypeLike) -> float:
+    """Return the predicted relative error above which answers are doubtful: 1e-3 single, 1e-6 double.
+
+    A round waits for whatever can still come; if that was all, the answer is given with an `AccuracyWarning`.
+    """
+    return 1e-3 if np.finfo(dtype).bits <= 32 else 1e-6
+
+
+def largest_error(dtype: DTypeLike) -> float:
+    """Return the predicted relative error above which an answer is refused by default: 1e-1 single, 1e-3 double."""
+    return 1e-1 if np.finfo(dtype).bits <= 32 else 1e-3
+
+
 def accuracy_warning(predicted: float, dtype: np.dtype[Any]) -> str:
     """Return what to say of an answer predicted to miss the default tolerance, or an empty string."""
     limit = default_tolerance(dtype)
     if predicted <= limit:
         return ""
-    return f"predicted relative error {predicted:.1e} exceeds {limit:.0e}: one more result would improve it much"
+    return (
+        f"the predicted relative error is above {limit:.0e}: more results, fewer workers or fewer blocks would keep "
+        "more digits"
+    )
 
 
 def solve_dtype(dtype: np.dtype[Any], certificate: Certificate) -> np.dtype[Any]:
@@ -113,14 +132,16 @@ def refuse_inaccurate(code: str, predicted: float, tolerance: float | None, ids:
     """Raise `DecodeError` if the predicted error exceeds the caller's tolerance, or nothing can be predicted."""
     if not math.isfinite(predicted):
         raise DecodeError(
-            f"{code}: the recovery matrix of messages {list(ids)} is singular; wait for one more result",
+            f"{code}: the recovery matrix of messages {list(ids)} is singular; wait for more results, or take "
+            "fewer workers, fewer blocks or another code",
             predicted=predicted,
             tolerance=tolerance or 0.0,
         )
     if tolerance is not None and predicted > tolerance:
         raise DecodeError(
             f"{code}: the answer would have a relative error of about {predicted:.1e}, the tolerance is "
-            f"{tolerance:.1e}; wait for one more result or accept a larger tolerance",
+            f"{tolerance:.1e}; wait for more results, take fewer workers, fewer blocks or another code, or accept a "
+            "larger tolerance",
             predicted=predicted,
             tolerance=tolerance,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -247,7 +247,7 @@ class Report:
         if cost := self._cost():
             yield f"  cost     {cost}"
         if self.certificate is not None:
-            yield f"  answer   {_answer(self.certificate)}"
+            yield f"  answer   {_answer(self.certificate, self.notes)}"
         if self.strategy:
             yield f"  strategy {self.strategy}"
         for note in self.notes:
@@ -319,14 +319,14 @@ def _badness(certificate: Certificate) -> tuple[float, ...]:
     return round(certificate.error, 9), max(worst), certificate.amplification, len(certificate.warning)
 
 
-def _answer(certificate: Certificate) -> str:
+def _answer(certificate: Certificate, notes: Sequence[str]) -> str:
     words = [f"predicted relative error {certificate.predicted_error:.1e} ({certificate.method})"]
     if certificate.surplus_checked and certificate.residual is not None:
         checked = _count(certificate.surplus_checked, "surplus result")
         words.append(
             f"{checked} agree{'s' if certificate.surplus_checked == 1 else ''} within {certificate.residual:.1e}"
         )
-    if certificate.warning:
+    if certificate.warning and certificate.warning not in notes:  # a note is printed anyway
         words.append(certificate.warning)
     return "; ".join(words)
 

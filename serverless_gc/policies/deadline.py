@@ -25,7 +25,8 @@ class Deadline(Following):
     seconds
         Time allowed, counted from the opening of the round.
     on_expire
-        ``"abort"`` gives the round up. ``"close"`` closes it with what is here, partial results included, for answers
+        ``"abort"`` gives the round up, unless what is here determines the answer and was only to become more accurate.
+        ``"close"`` closes it with what is here, partial results included, for answers
         that may be approximate; so does running out of tasks. With nothing here the round is given up all the same.
 
     Raises
@@ -94,7 +95,7 @@ class Deadline(Following):
         if isinstance(act, Abort):
             return _WITH_ALL if closing and act.kind == "starved" else act
         if late:
-            return _WITH_ALL if closing else Abort(self._expired(view), "deadline")
+            return _WITH_ALL if closing or self.answerable else Abort(self._expired(view), "deadline")
         if closing and not act.issue and not view.in_flight():
             return _WITH_ALL
         return act

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
+from serverless_gc.codes.received import doubtful_error
 from serverless_gc.errors import InputError
 from serverless_gc.policies.words import check_code, check_count, given_up, numbers
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
@@ -38,30 +42,50 @@ class UntilDecodable:
         do not need.
     max_extra
         At most so many.
+    bound
+        While the prediction is above this, wait for whatever can still come, however long and however many: the answer
+        would be of little use. By default ``tolerance``, but at least 1e-6, or 1e-3 in single precision. Asked only
+        where ``tolerance`` or the code's ``guard`` is set.
+    dtype
+        Precision of the messages; a prediction is in proportion to it.
 
     Raises
     ------
     InputError
-        If ``margin`` or ``max_extra`` is negative or ``tolerance`` is not positive.
+        If ``margin`` or ``max_extra`` is negative, or ``tolerance`` or ``bound`` is not positive.
 
     Notes
     -----
-    Everything that arrived is consumed, and of unfinished tasks the messages that are here. When nothing more can come
+    Everything that arrived is consumed, and of unfinished tasks the messages that are here. Codes that interpolate are
+    accurate from results spread over all workers, and useless from those of neighbours: a few more results, or many,
+    mend that, and the prediction knows which arrived. When nothing more can come
     and the answer is not determined, the round is aborted; the reason names the missing blocks.
     """
 
     leftover: Literal["cancel", "keep"] = "cancel"
 
-    def __init__(self, code: Code, *, margin: int = 0, tolerance: float | None = None, max_extra: int = 2) -> None:
+    def __init__(
+        self,
+        code: Code,
+        *,
+        margin: int = 0,
+        tolerance: float | None = None,
+        max_extra: int = 2,
+        bound: float | None = None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
         check_code(self, code)
         check_count("margin", margin, least=0)
         check_count("max_extra", max_extra, least=0)
-        if tolerance is not None and not tolerance > 0:
-            raise InputError(f"tolerance must be positive, got {tolerance}")
+        for name, limit in (("tolerance", tolerance), ("bound", bound)):
+            if limit is not None and not limit > 0:
+                raise InputError(f"{name} must be positive, got {limit}")
         self.code = code
         self.margin = margin
         self.tolerance = code.guard if tolerance is None else tolerance
         self.max_extra = max_extra
+        self.bound = max(doubtful_error(dtype), tolerance or 0.0) if bound is None else bound
+        self._coarser = float(np.finfo(dtype).eps / np.finfo(np.float64).eps)
         self._start(())
 
     def _start(self, slots: Collection[int]) -> None:
@@ -73,6 +97,8 @@ class UntilDecodable:
         self._n_results = 0
         self._beyond = 0  # results since the answer was determined
         self._determined: float | None = None  # seconds from the round's start until it was
+        self._predicted = 0.0
+        self._ask_at = 0  # messages from which on a new prediction is worth its cost
 
     def open(self, view: View) -> Sequence[TaskSpec]:
         """Give every slot its task.
@@ -149,23 +175,30 @@ class UntilDecodable:
     def _wants_more(self, view: View) -> bool:
         if self._beyond < self.margin:
             return True
-        patience = self._patience()
-        if (
-            self.tolerance is None
-            or (patience is not None and view.now >= view.round_start + patience)
-            or self._beyond - self.margin >= self.max_extra
-            or not isinstance(self.code, Certifies)
-        ):
+        if self.tolerance is None or not isinstance(self.code, Certifies):
             return False
-        return self.code.certify(tuple(self._arrived)).predicted_error > self.tolerance
+        if len(self._arrived) >= self._ask_at:
+            self._predicted = self.code.certify(tuple(self._arrived)).predicted_error * self._coarser
+            # Each prediction costs a factorization: of many more arrivals not every one is looked at.
+            self._ask_at = len(self._arrived) + 1 + self._beyond // 8
+        if not self._predicted <= self.bound:
+            return True
+        tired = self._impatient(view) or self._beyond - self.margin >= self.max_extra
+        return not tired and self._predicted > self.tolerance
 
-    def _patience(self) -> float | None:
-        """Until when a determined answer may wait to become more accurate, in seconds after the round's start."""
-        return None if self._determined is None else 2 * self._determined
+    def _impatient(self, view: View) -> bool:
+        return self._determined is not None and view.now >= view.round_start + 2 * self._determined
 
-    def timer(self, view: View) -> float | None:  # noqa: ARG002 - part of the protocol
+    @property
+    def answerable(self) -> bool:
+        """Whether what arrived determines the answer, however accurately."""
+        return bool(self._verdict)
+
+    def timer(self, view: View) -> float | None:
         """When waiting for accuracy has taken as long as waiting for the answer."""
-        return self._patience() if self.tolerance is not None and self._beyond >= self.margin else None
+        if self._determined is None or self.tolerance is None or self._beyond < self.margin or self._impatient(view):
+            return None
+        return 2 * self._determined
 
     def on_timer(self, view: View) -> Act:
         """Close with what is here, if it determines the answer."""

@@ -33,6 +33,11 @@ class Following:
         """Say what the inner policy still waits for; empty if it does not tell."""
         return self.inner.explain() if isinstance(self.inner, Explains) else ""
 
+    @property
+    def answerable(self) -> bool:
+        """Whether the inner policy says that what arrived determines the answer, though it waits on."""
+        return bool(getattr(self.inner, "answerable", False))
+
     def on_partial(self, view: View, task: TaskSpec, messages: Sequence[int]) -> Act:
         """Ask the inner policy, if it looks at partial results."""
         return self.inner.on_partial(view, task, messages) if isinstance(self.inner, SeesPartials) else Wait()

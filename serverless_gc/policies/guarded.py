@@ -48,6 +48,11 @@ class Guarded(Following):
         """Say what is still missing for an answer."""
         return self._decodable.explain()
 
+    @property
+    def answerable(self) -> bool:
+        """Whether the inner policy has enough, and it determines the answer."""
+        return self._enough is not None and self._decodable.answerable
+
     def open(self, view: View) -> Sequence[TaskSpec]:
         """Open the inner policy."""
         self._restart()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
@@ -13,12 +16,13 @@ from serverless_gc.types import WaitPolicy
 __all__ = ["approximate_policy", "natural_policy"]
 
 
-def natural_policy(code: Code, tolerance: float | None = None) -> WaitPolicy:
+def natural_policy(code: Code, tolerance: float | None = None, dtype: DTypeLike = np.float64) -> WaitPolicy:
     """Return the rule that a code waits by unless told otherwise.
 
-    Exact codes wait until they can decode, in a tree from the leaves up, and for a few results more while a predicted
-    error above ``tolerance`` can be improved; approximate ones for as many results as they say
-    (`GradientCode.awaited`), or until the answer is exact.
+    Exact codes wait until they can decode, in a tree from the leaves up. Ill-conditioned ones, or all if there is a
+    ``tolerance``, wait on while the predicted error of messages of this ``dtype`` is too large: for a few results to
+    improve it, and for all that can come while it is above ``tolerance``, or doubtful if there is none. Approximate
+    codes wait for as many results as they say (`GradientCode.awaited`), or until the answer is exact.
 
     Examples
     --------
@@ -30,7 +34,7 @@ def natural_policy(code: Code, tolerance: float | None = None) -> WaitPolicy:
         return UntilTree(code)
     if isinstance(code, GradientCode) and not code.exact:
         return approximate_policy(code, wait=code.awaited or code.n_workers)
-    return UntilDecodable(code, tolerance=tolerance)
+    return UntilDecodable(code, tolerance=tolerance, bound=tolerance, dtype=dtype)
 
 
 def approximate_policy(code: GradientCode, *, max_error: float | None = None, wait: int | None = None) -> WaitPolicy:

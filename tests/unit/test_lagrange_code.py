@@ -208,7 +208,7 @@ def test_the_guard_asks_for_more_results():
     assert code.certify([*bunched, 49, 40]).predicted_error < code.certify(bunched).predicted_error / 100
     assert code.certify(bunched, np.float32).predicted_error > 1e8 * code.certify(bunched).predicted_error
     values = {i: np.zeros(2) for i in bunched}
-    with pytest.raises(DecodeError, match="wait for one more"):
+    with pytest.raises(DecodeError, match="wait for more results"):
         code.decode(values, tolerance=1e-8)
 
 

@@ -112,18 +112,24 @@ def test_margin_waits_for_surplus_while_it_can_come():
 
 
 def test_waits_for_accuracy_but_not_for_ever():
-    def n_used(tolerance, max_extra=2):
-        engine = Engine(UntilDecodable(Careful(8, 4), tolerance=tolerance, max_extra=max_extra), 8)
+    def n_used(tolerance, max_extra=2, bound=1.0):
+        policy = UntilDecodable(Careful(8, 4), tolerance=tolerance, max_extra=max_extra, bound=bound)
+        engine = Engine(policy, 8)
         return len(feed(engine, issued(engine.open(0.0)), [0, 2, 4, 6, 1, 3, 5, 7]).arrivals)
 
     assert n_used(None) == n_used(1e-4) == 2
     assert n_used(1e-6) == 3
     assert n_used(1e-30) == 4
     assert n_used(1e-30, max_extra=0) == 2
+    # Above the bound neither number nor time limits the waiting.
+    assert n_used(1e-4, max_extra=0, bound=None) == 2
+    assert n_used(1e-6, max_extra=0, bound=None) == 3
+    assert n_used(1e-30, max_extra=0, bound=1e-7) == 4
+    assert n_used(1e-30, max_extra=0, bound=1e-30) == 8
 
 
 def test_waiting_for_accuracy_takes_no_longer_than_waiting_for_the_answer():
-    engine = Engine(UntilDecodable(Careful(8, 4), tolerance=1e-30), 8)
+    engine = Engine(UntilDecodable(Careful(8, 4), tolerance=1e-30, bound=1.0), 8)
     tasks = issued(engine.open(10.0))
     assert not issued(engine.handle(Arrived(tasks[0]), 11.0))
     [timer] = engine.handle(Arrived(tasks[2]), 13.0)  # determined after three seconds

@@ -35,7 +35,7 @@ from serverless_gc.codes.received import (
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.types import Array
 
-__all__ = ["GUARD", "Interpolation", "ThresholdTracker", "Weighting"]
+__all__ = ["GUARD", "Interpolation", "ThresholdTracker", "Weighting", "shortest_weights"]
 
 GUARD = 1e-11
 """Predicted error above which to wait for further results, each of which lowers it by orders of magnitude."""
@@ -44,6 +44,24 @@ _MOST_CHECKS = 4
 """Combinations of the surplus to evaluate: each involves every message."""
 
 _KEPT_PATTERNS = 128
+
+
+def shortest_weights(targets: Array, q: Array, r: Array) -> Array:
+    """Return the weights of least norm with ``weights @ rows = targets``, where ``rows = q @ r``.
+
+    Small singular values are not cut off: that would leave the equations unmet, which no norm of weights tells. Where
+    the rows are singular weights are infinite.
+
+    Examples
+    --------
+    >>> shortest_weights(np.array([[4.0]]), *np.linalg.qr(np.array([[1.0], [1.0]]))).round(12)
+    array([[2., 2.]])
+    """
+    try:
+        weights: Array = np.linalg.solve(r.T, targets.T).T @ q.conj().T
+    except np.linalg.LinAlgError:
+        return np.full((len(targets), len(q)), np.inf)
+    return weights
 
 
 class ThresholdTracker(Tracker):
@@ -201,11 +219,7 @@ class Interpolation:
             weights[list(place), list(place.values())] = 1.0
             weights = weights.sum(axis=0, keepdims=True) if self.total else weights
             return Weighting(weights, checks, float(np.linalg.norm(weights, axis=1).max()), "copy")
-        try:
-            # Weights of least norm: targets = weights @ rows, rows = Q R.
-            weights = np.linalg.solve(r[:size].T, self.targets.T).T @ q[:, :size].conj().T
-        except np.linalg.LinAlgError:
-            weights = np.full((len(self.targets), len(ids)), np.inf)
+        weights = shortest_weights(self.targets, q[:, :size], r[:size])
         if not self.total:
             for block, column in place.items():
                 weights[block] = 0.0

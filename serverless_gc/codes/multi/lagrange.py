@@ -11,8 +11,10 @@ from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Tracker, Verdict, check_message
 from serverless_gc.codes.blocks import promoted
+from serverless_gc.codes.lagrange.interpolation import GUARD, shortest_weights
 from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load, check_whole
 from serverless_gc.codes.received import accuracy_warning, not_decodable, receive, refuse_inaccurate, unit_roundoff
+from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -69,7 +71,7 @@ class LagrangeMultiMessage(ConsecutiveMessages):
     """
 
     name = "lcc-mmc"
-    guard = 1e-11
+    guard = GUARD
 
     def __init__(
         self, n_workers: int, k: int, *, r: int | None = None, degree: int = 2, allow_unstable: bool = False
@@ -143,7 +145,8 @@ class LagrangeMultiMessage(ConsecutiveMessages):
         system = np.cos(np.outer(degrees, self._angles(ids)))
         alpha = math.pi * (np.arange(self.k) + 0.5) / self.k
         wanted = np.cos(np.outer(degrees, alpha)).sum(axis=1)
-        weights: FloatArray = np.linalg.lstsq(system, wanted, rcond=None)[0]
+        with single_blas_thread():
+            weights: FloatArray = shortest_weights(wanted[np.newaxis], *np.linalg.qr(system.T))[0]
         return weights
 
     def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:

@@ -28,6 +28,7 @@ from serverless_gc.engine.host import Execute, OnEvent, Watch
 from serverless_gc.engine.occupancy import Occupancy
 from serverless_gc.engine.round import Engine
 from serverless_gc.errors import InputError, InvokeError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import StragglerModel, TaskSpec, Timing
 
 __all__ = ["VirtualHost"]
@@ -89,7 +90,7 @@ class VirtualHost:
         self._totals: Any = getattr(model, "totals", None) if self._sample_task is None else None
         self._running = Occupancy()
         self._drawn: dict[float, list[float]] = {}  # work of a task -> totals drawn ahead
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(check_seed(seed))
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
     async def run(

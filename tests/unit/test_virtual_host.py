@@ -285,6 +285,12 @@ def test_retries_that_never_started_are_not_billed():
     assert host.ignored_seconds == 1.0
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None])
+def test_a_seed_is_an_integer_of_at_least_0(seed):
+    with pytest.raises(InputError, match="seed must be an integer of at least 0"):
+        VirtualHost(Constant(1.0), seed=seed)
+
+
 def test_start_must_be_finite():
     with pytest.raises(InputError, match="start"):
         VirtualHost(Constant(1.0), start=math.inf)

@@ -10,14 +10,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from serverless_gc.errors import InputError
 
-__all__ = ["Faults", "Injection", "Selection", "Stragglers", "draw", "selected"]
+__all__ = ["Faults", "Injection", "Selection", "Stragglers", "check_seed", "draw", "selected"]
 
 Selection: TypeAlias = float | Collection[int]
 """A fraction in [0, 1] of all tasks, or the slots concerned."""
+
+
+def check_seed(seed: Any) -> int:
+    """Return the seed of a generator of random numbers, checked.
+
+    Raises
+    ------
+    InputError
+        If it is no integer of at least 0.
+
+    Examples
+    --------
+    >>> check_seed(3)
+    3
+    """
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
+        raise InputError(f"seed must be an integer of at least 0, got {seed!r}")
+    return int(seed)
 
 
 def draw(seed: int, *identity: object) -> float:

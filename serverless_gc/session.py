@@ -22,7 +22,7 @@ from serverless_gc.datasets import AnyData, DataSets, Request
 from serverless_gc.encode import Kept
 from serverless_gc.encode.kept import check_name, delete_kept, list_kept
 from serverless_gc.errors import InputError, ServerlessGCError
-from serverless_gc.inject import Faults, Injection, Stragglers
+from serverless_gc.inject import Faults, Injection, Stragglers, check_seed
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.invoke.warm import HOLD, Warmth, warm
 from serverless_gc.leaving import close_at_exit, needs_no_closing
@@ -153,7 +153,7 @@ class Session(Uncopied):
         self._tolerance = tolerance
         self._limits = limits
         self._progress = Progress() if progress else None
-        self._options: dict[str, Any] = {"delay": delay, "seed": seed, "store": store, "invoker": invoker}
+        self._options: dict[str, Any] = {"delay": delay, "seed": check_seed(seed), "store": store, "invoker": invoker}
         self._options["presigned"] = presigned
         self._data = DataSets(self, limits, lasting=store is not None or self.backend == "aws")
         self.late: dict[int, frozenset[int]] = {}

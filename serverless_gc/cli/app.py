@@ -85,7 +85,7 @@ def demo(
     rows: Annotated[int | None, typer.Option(min=100, help="Use only so many flights, spread over the year.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline of a polar round into this file.")] = None,
     record: Annotated[Path | None, typer.Option(help="Save the delays of the uncoded run as a trace.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the stragglers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stragglers.")] = 0,
     offline: Annotated[
         bool, typer.Option("--offline", help="With --backend aws: on an emulated account of this machine.")
     ] = False,

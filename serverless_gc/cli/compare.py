@@ -36,7 +36,7 @@ def compare(
         str, typer.Option(help="Law of the seconds that an n-th of the data takes, as name:parameter=value,...")
     ] = "shifted-exponential:shift=1,rate=2",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds for each code.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of delays and stragglers.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of delays and stragglers.")] = 1,
     plot: Annotated[
         Path | None, typer.Option(help="Draw decode errors against missing workers into this file.")
     ] = None,

@@ -38,7 +38,7 @@ def simulate(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds for each method; 200, or 2000 sampled ones for the table.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the delays.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the delays.")] = 1,
     table: Annotated[
         bool, typer.Option("--table", help="Instead: eight methods, three laws (or the trace), 64, 256, 1024 workers.")
     ] = False,

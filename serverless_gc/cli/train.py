@@ -62,7 +62,7 @@ def train(
     slowdown: Annotated[float, typer.Option(min=1, help="How many times longer a slow task takes.")] = 10.0,
     service: Annotated[float, typer.Option(min=0, help="Injected service time where the clock is real.")] = 0.03,
     plot: Annotated[Path | None, typer.Option(help="Draw the loss over billed seconds and over time.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of delays and stragglers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of delays and stragglers.")] = 0,
 ) -> None:
     """Train a logistic regression on real flights by several optimizers and waiting policies, and compare the costs."""
     from tqdm.auto import tqdm

@@ -8,6 +8,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import Array
 
 __all__ = ["Threshold", "arrivals_needed", "count_arrivals"]
@@ -50,7 +51,7 @@ def count_arrivals(code: Code, trials: int = 200, seed: int = 0) -> Array:
     """
     if trials < 1:
         raise InputError(f"trials must be at least 1, got {trials}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     placed = [code.placement(worker) for worker in range(code.n_workers)]
     needed = np.full(trials, code.n_workers + 1)
     for trial in range(trials):

@@ -36,6 +36,7 @@ from serverless_gc.engine.events import (
 from serverless_gc.engine.progress import ProgressBook
 from serverless_gc.engine.state import RoundState, RoundView
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import Act, Arrival, Close, InFlight, SeesPartials, TaskSpec, View, Wait, WaitPolicy
 
 __all__ = ["Engine"]
@@ -74,7 +75,7 @@ class Engine:
     Raises
     ------
     InputError
-        If ``n_slots`` or ``max_attempts`` is not a positive integer.
+        If ``n_slots`` or ``max_attempts`` is not a positive integer, or ``seed`` negative.
 
     Examples
     --------
@@ -106,6 +107,7 @@ class Engine:
         self.policy = policy
         self._max_attempts = max_attempts
         self._backoff = Backoff() if backoff is None else backoff
+        seed = check_seed(seed)
         self._rng = random.Random(seed)
         self._state = RoundState(
             n_slots, version=version, seed=seed, history=history, history_limit=history_limit, milestones=milestones

@@ -26,8 +26,10 @@ from serverless_gc.engine.events import (
     Void,
 )
 from serverless_gc.engine.host import Execute, OnEvent, Watch
+from serverless_gc.engine.occupancy import Occupancy
 from serverless_gc.engine.round import Engine
 from serverless_gc.errors import InputError, InvokeError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import StragglerModel, TaskSpec, Timing
 
 __all__ = ["VirtualHost"]
@@ -59,7 +61,8 @@ class VirtualHost:
     Raises
     ------
     InputError
-        If ``start`` is not finite, or a law of one's own takes other arguments than it is called with.
+        If ``start`` is not finite, ``seed`` is no integer of at least 0, or a law of one's own takes other arguments
+        than it is called with.
 
     Attributes
     ----------
@@ -88,8 +91,9 @@ class VirtualHost:
         self._model = model
         self._sample_task = getattr(model, "sample_task", None)
         self._totals: Any = getattr(model, "totals", None) if self._sample_task is None else None
+        self._running = Occupancy()
         self._drawn: dict[float, list[float]] = {}  # work of a task -> totals drawn ahead
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(check_seed(seed))
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
     async def run(
@@ -147,6 +151,33 @@ class VirtualHost:
                 raise
             yield outcome
 
+    def peak_since(self, time: float) -> int:
+        """Return how many attempts ran at once, at most, from ``time`` to now.
+
+        Those that were given up count until they would have ended by themselves: they take up the account's concurrency
+        as long. One that never answers counts until it is given up.
+
+        Parameters
+        ----------
+        time
+            Seconds on this clock; attempts that began before count as well where they still ran.
+
+        Examples
+        --------
+        >>> from serverless_gc.engine import Engine
+        >>> from serverless_gc.policies import FirstK
+        >>> from serverless_gc.stragglers import Constant
+        >>> class FasterSlots:
+        ...     def sample_task(self, task, rng):
+        ...         return Constant(1.0 + 2.0 * task.slot).sample(task.slot, task.version, task.work, rng)
+        >>> host = VirtualHost(FasterSlots())
+        >>> [r.t_close for r in host.simulate(Engine(FirstK(1), n_slots=2), rounds=3)]
+        [1.0, 2.0, 3.0]
+        >>> host.peak_since(0.0), host.ignored_seconds / host.now  # the slow slot's attempts run on for 2 s each
+        (4, 2.0)
+        """
+        return self._running.peak_since(time, self.now)
+
     @property
     def draws(self) -> dict[str, Any]:
         """State of the generator of the delays and what was drawn ahead, JSON types; set it to repeat what followed."""
@@ -167,6 +198,7 @@ class VirtualHost:
         specs = {(task.task_id, task.attempt): task for task in tasks}
         for task_id, attempt, start, seconds in flights:
             self._of(engine).start(specs[task_id, attempt], start, seconds)
+            self._running.add(start, start + seconds, self.now)
 
     async def close(self, engine: Engine) -> None:
         """Void the attempts that ``engine`` kept from its last round."""
@@ -203,17 +235,29 @@ class VirtualHost:
                 task = action.task
                 start = self.now + action.delay
                 if self._totals is not None and not task.milestones:
-                    flights.start(task, start, self._ahead(task.work))
+                    seconds = self._ahead(task.work)
+                    flights.start(task, start, seconds)
                 else:
-                    flights.push(task, start, self._timing(task))
+                    seconds = flights.push(task, start, self._timing(task))
+                self._running.add(start, start + seconds, self.now)
             elif isinstance(action, Void):
-                self.ignored_seconds += flights.void(action.tasks, self.now)
+                for start, seconds in flights.void(action.tasks):
+                    self._run_on(start, seconds)
             elif isinstance(action, SetTimer):
                 flights.timer = None if action.at is None else TimerFired(action.version, action.at)
             else:
                 outcome = action.outcome
                 flights.timer = None
         return outcome
+
+    def _run_on(self, start: float, seconds: float) -> None:
+        """Account for an attempt that nobody waits for any more."""
+        if start > self.now:
+            self._running.withdraw(start, start + seconds)
+        elif seconds < math.inf:
+            self.ignored_seconds += max(0.0, start + seconds - self.now)
+        else:
+            self._running.give_up_endless(self.now)
 
     def _ahead(self, work: float) -> float:
         """Take a total that was drawn ahead."""
@@ -257,12 +301,15 @@ class _Flights:
         self._done: dict[tuple[str, int], Event] = {}
         self._pushed = 0
 
-    def push(self, task: TaskSpec, start: float, timing: Timing) -> None:
+    def push(self, task: TaskSpec, start: float, timing: Timing) -> float:
+        """Start an attempt that may deliver bit by bit; return its seconds."""
         if task.milestones:
             around = timing.start + timing.read + timing.write
             for fraction, places in _published(task.milestones):
                 self._schedule(start + around + fraction * timing.compute, task, places)
-        self.start(task, start, float(timing.total))
+        seconds = float(timing.total)
+        self.start(task, start, seconds)
+        return seconds
 
     def start(self, task: TaskSpec, start: float, seconds: float) -> None:
         self.started[task.task_id, task.attempt] = (start, seconds)
@@ -302,16 +349,14 @@ class _Flights:
         """Drop what an attempt's work gave."""
         self._done.pop((task.task_id, task.attempt), None)
 
-    def void(self, tasks: Iterable[TaskSpec], now: float) -> float:
-        """Forget attempts; return how many seconds those that run had still to go."""
-        ignored = 0.0
+    def void(self, tasks: Iterable[TaskSpec]) -> Iterator[tuple[float, float]]:
+        """Forget attempts; of those that had not ended, return when they started or would, and their seconds."""
         for task in tasks:
             if self._done:
                 self.forget(task)
-            start, seconds = self.started.pop((task.task_id, task.attempt), (now, 0.0))
-            if start <= now and seconds < math.inf:
-                ignored += max(0.0, start + seconds - now)
-        return ignored
+            flight = self.started.pop((task.task_id, task.attempt), None)
+            if flight is not None:
+                yield flight
 
 
 def _published(marks: Sequence[float]) -> Iterator[tuple[float, tuple[int, ...]]]:

@@ -16,6 +16,7 @@ from serverless_gc.fitting.grouped import train_groups
 from serverless_gc.fitting.node_schemes import NodePlan, dealt, grouping
 from serverless_gc.fitting.node_tasks import NodeObjective, NodeTasks
 from serverless_gc.fitting.result import Account
+from serverless_gc.fitting.unseen import Unseen
 from serverless_gc.gradient_call import AnyLoss, stored_function
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report, Span
@@ -166,7 +167,7 @@ async def _gossip(
     tasks = NodeTasks(res, kernel, objective, *await _named(kernel.scheme, res))
     policy = data.owner.policy_for(data.code, deadline, inner=plan.policy)
     engine = Engine(policy, n, max_attempts=res.max_attempts, seed=seed)
-    whole = False
+    whole, unseen = False, Unseen(res.host)
     try:
         await tasks.open()
         done = await _run(engine, res.host, tasks, rounds)
@@ -183,7 +184,7 @@ async def _gossip(
         rounds=rounds,
         method=plan.name,
         gradient_norms=np.array([[tasks.slopes[i, k] for i in range(n)] for k in range(1, rounds + 1)]),
-        account=Account(updates=n * rounds).with_report(report, evaluations=n * steps),
+        account=Account(updates=n * rounds).with_report(report, evaluations=n * steps, **unseen.news()),
         traffic=Traffic(**tasks.traffic),
         report=report.without_spans(),
     )

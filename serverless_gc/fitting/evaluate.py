@@ -8,12 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.encoded_data import EncodedData
-from serverless_gc.engine import Host, VirtualHost
+from serverless_gc.engine import Host
 from serverless_gc.errors import DeadlineExceeded, InputError
 from serverless_gc.fitting.delays import Delays
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
+from serverless_gc.fitting.unseen import Unseen
 from serverless_gc.observe import Report
 from serverless_gc.policies import (
     AdaSync,
@@ -45,6 +47,9 @@ _APART: Mapping[type[WaitPolicy], str] = {
     GossipReady: "models of nodes; take sgc.minimize_decentralized",
 }
 """Policies whose rule means something only with their own kind of work, and what that is."""
+
+_ROUNDING = 1e-12
+"""Below this the error of a gradient code is rounding."""
 
 
 class TimeIsUp(Exception):
@@ -124,28 +129,31 @@ class Evaluations:
         owner = data.owner
         usual = owner.settings["deadline"] if isinstance(owner, Session) else None
         self._deadline: float | None = self._options.pop("deadline", None) or usual
-        self._clock: VirtualHost | None = None
-        self._ignored = 0.0
+        self._unseen = Unseen()
         self.account = Account()
         self.report = Report(rounds=0)
         self.delays = Delays(leftover)
 
     def watch(self, host: Host) -> None:
         """Ask a simulated clock what runs on unseen, from now on."""
-        if isinstance(host, VirtualHost):
-            self._clock, self._ignored = host, host.ignored_seconds
+        self._unseen = Unseen(host)
 
     @property
     def time_is_up(self) -> bool:
         """Whether the seconds of the run are over."""
         return self._seconds is not None and self.account.seconds >= self._seconds
 
-    def spent(self, report: Report, staleness: tuple[int, ...] | None = None, *, evaluations: int = 1) -> None:
-        """Enter what rounds have cost."""
-        run_on = None
-        if self._clock is not None:
-            run_on, self._ignored = self._clock.ignored_seconds - self._ignored, self._clock.ignored_seconds
-        self.account = self.account.with_report(report, staleness, evaluations=evaluations, run_on=run_on)
+    def spent(
+        self,
+        report: Report,
+        staleness: tuple[int, ...] | None = None,
+        *,
+        evaluations: int = 1,
+        samples: float | None = 0.0,
+    ) -> None:
+        """Enter what rounds have cost, and how many rows entered their gradients; None if that is not known."""
+        news = self._unseen.news()
+        self.account = self.account.with_report(report, staleness, evaluations=evaluations, samples=samples, **news)
         self.report = self.report.merge(report.without_spans())
 
     async def at(self, x: Array) -> tuple[float, Array]:
@@ -174,8 +182,15 @@ class Evaluations:
             if last:
                 raise TimeIsUp from None
             raise
-        self.spent(report)
+        self.spent(report, samples=self._data.n_rows if self._whole(report) else None)
         self.delays.add(report)
         if np.iscomplexobj(gradient):
             raise InputError("complex data have complex gradients, and minimize serves real weights only")
         return float(value), gradient
+
+    def _whole(self, report: Report) -> bool:
+        """Whether every row entered a gradient once."""
+        code = self._data.code
+        if isinstance(self._data, EncodedData):
+            return False
+        return (code.exact or isinstance(code, GradientCode)) and report.error < _ROUNDING

@@ -16,6 +16,7 @@ from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
 from serverless_gc.fitting.gradient_tasks import GradientTasks
 from serverless_gc.fitting.node_tasks import NodeObjective
 from serverless_gc.fitting.result import Account
+from serverless_gc.fitting.unseen import Unseen
 from serverless_gc.gossip import GroupedSGD, GroupGradients
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.jobs import Job
@@ -98,7 +99,7 @@ async def train_groups(
     )
     account, report = Account(updates=averages * period * len(members)), Report(rounds=0)
     norms, every = np.zeros((averages, len(members))), period * len(members)
-    made = 0
+    made, unseen = 0, Unseen(res.host)
     try:
         while made < averages * every:
             step = await anext(training.steps(1))
@@ -111,7 +112,7 @@ async def train_groups(
         await training.close()
         await tasks.close()
     given_up = tasks.report(engine.counts)
-    account = account.with_report(given_up, (), evaluations=0)
+    account = account.with_report(given_up, (), evaluations=0, **unseen.news())
     models = training.x.reshape(len(members), *w0.shape)
     return DecentralizedFit(
         w=models.mean(axis=0),

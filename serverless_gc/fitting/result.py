@@ -29,9 +29,7 @@ _SAID: Mapping[Reason, str] = {
 
 
 def peak(spans: Iterable[Span]) -> int:
-    """Return how many attempts ran at the same time, at most.
-
-    Those that run on after they were given up are not seen by the driver and not counted.
+    """Return how many attempts ran at the same time, at most, each up to when it ended or was given up.
 
     Examples
     --------
@@ -68,7 +66,11 @@ class Account:
     reads, writes
         Requests to the store, see `Report`: at least so many, since those of workers that were given up are unknown.
     peak
-        Attempts running at the same time, at most.
+        Attempts running at the same time, at most. On a simulated clock those included that were given up and run on,
+        which take up the account's concurrency all the same; other clocks do not see them, see `zombies`.
+    samples
+        Rows of ``X`` that entered gradients, each as often as it did. None where that is not known: with approximate
+        and encoded gradients, and with the schemes of `minimize_decentralized`.
     staleness
         How many updates behind a used result was, to how often; synchronous runs have 0 only.
 
@@ -92,12 +94,26 @@ class Account:
     reads: int = 0
     writes: int = 0
     peak: int = 0
+    samples: float | None = 0.0
     staleness: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def billed_seconds(self) -> float:
         """Seconds of all attempts together, up to when they were given up."""
         return self.busy_used + self.busy_wasted
+
+    @property
+    def zombies(self) -> float | None:
+        """Mean number of attempts that had been given up and ran on; None on clocks that do not see them.
+
+        Examples
+        --------
+        >>> Account(seconds=10.0, run_on=25.0).zombies, Account(seconds=10.0).zombies
+        (2.5, None)
+        """
+        if self.run_on is None:
+            return None
+        return self.run_on / self.seconds if self.seconds else 0.0
 
     def with_report(
         self,
@@ -106,8 +122,13 @@ class Account:
         *,
         evaluations: int = 1,
         run_on: float | None = None,
+        most: int = 0,
+        samples: float | None = None,
     ) -> Account:
-        """Add what rounds cost; their results are fresh unless staleness is given."""
+        """Add what rounds cost; their results are fresh unless staleness is given.
+
+        ``most`` attempts ran at once since the account was opened, as far as is known besides the report's.
+        """
         busy = [(span.t_end - span.t_issued, span.fate == "used") for span in report.spans]
         ages = Counter(staleness) if staleness is not None else Counter({0: report.used})
         return dataclasses.replace(
@@ -124,7 +145,8 @@ class Account:
             bytes_down=self.bytes_down + report.bytes_down,
             reads=self.reads + report.reads,
             writes=self.writes + report.writes,
-            peak=max(self.peak, peak(report.spans)),
+            peak=max(self.peak, most, peak(report.spans)),
+            samples=None if self.samples is None or samples is None else self.samples + samples,
             staleness=dict(sorted((Counter(self.staleness) + ages).items())),
         )
 
@@ -175,7 +197,7 @@ class Account:
         return (
             f"  updates  {self.updates}{gradients}, {self.seconds:.2f} s\n"
             f"  tasks    {self.issued} issued = {self.used} used + {self.wasted} wasted; at most {self.peak} at once"
-            f"{ages}\n"
+            f"{self._zombies()}{ages}\n"
             f"  billed   {self.billed_seconds:.2f} s = {self.busy_used:.2f} s used + {self.busy_wasted:.2f} s wasted; "
             f"{self._later()}{_megabytes(self.bytes_up)} up, {_megabytes(self.bytes_down)} down\n"
             f"  store    {self.reads} reads, {self.writes} writes, not counting workers that were given up"
@@ -183,6 +205,9 @@ class Account:
 
     def _later(self) -> str:
         return "" if self.run_on is None else f"up to {self.run_on:.2f} s more after giving up; "
+
+    def _zombies(self) -> str:
+        return f", {self.zombies:.1f} of those given up in the mean" if self.zombies else ""
 
     def _ages(self) -> str:
         mean = sum(age * n for age, n in self.staleness.items()) / max(1, sum(self.staleness.values()))

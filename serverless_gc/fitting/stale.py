@@ -129,9 +129,10 @@ class StaleLoop(Loop):
     async def _train(self, training: Training, work: GradientTasks, bar: Any) -> Reason:
         while self.step < self.limits.max_rounds:
             step = await anext(training.steps(1))
-            report = work.report(step.outcome.counts, step.outcome)
-            self.evaluations.spent(report, step.staleness)
-            self.evaluations.delays.add(report)
+            cost = work.report(step.outcome.counts, step.outcome)
+            rows = step.update.n_eff / self.data.code.k * self.data.n_rows
+            self.evaluations.spent(cost, step.staleness, samples=rows)
+            self.evaluations.delays.add(cost)
             value, gradient = step.update.meta["value"], step.update.direction
             self.last, before = (value, gradient), self.w
             if not (np.isfinite(value) and np.isfinite(step.x).all()):

@@ -10,6 +10,7 @@ from serverless_gc.codes.base import Code, Tracker
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import FloatArray
 
 __all__ = ["ErrorCurve", "error_curve"]
@@ -54,7 +55,7 @@ def error_curve(code: Code, *, most: float = 0.5, trials: int = 200, seed: int =
     Raises
     ------
     InputError
-        If ``trials`` is less than 1 or ``most`` not in ``[0, 1]``.
+        If ``trials`` is less than 1, ``seed`` negative or ``most`` not in ``[0, 1]``.
 
     Examples
     --------
@@ -69,7 +70,7 @@ def error_curve(code: Code, *, most: float = 0.5, trials: int = 200, seed: int =
         raise InputError(f"most must be a share of the workers in [0, 1], got {most}")
     n = code.n_workers
     lost = np.arange(int(most * n + 1e-9) + 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     placed = [code.placement(worker) for worker in range(n)]
     errors = np.empty((trials, len(lost)))
     for trial in range(trials):

@@ -17,6 +17,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.codes.threshold import count_arrivals
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.plan.methods import Method
 from serverless_gc.plan.results import Rounds
 from serverless_gc.policies import Speculate
@@ -106,7 +107,7 @@ def sample_rounds(
     Raises
     ------
     InputError
-        If ``rounds`` is less than 1, the delays depend on the slot, or no round has an answer.
+        If ``rounds`` is less than 1 or ``seed`` negative, the delays depend on the slot, or no round has an answer.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def sample_rounds(
     starts = None
     if np.isfinite(per_second) or (concurrency is not None and concurrency < n):
         starts = _Starts(per_second, n if concurrency is None else concurrency)
-    rng, orders = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    rng, orders = np.random.default_rng(check_seed(seed)), np.random.default_rng((seed, 1))
     if not np.all(work == work[0]) or isinstance(code, CodedReduceCode):
         needed = None  # the order depends on who holds how much, or on who begins when
     elif needed is None:

@@ -35,6 +35,16 @@ def test_simulate_many_workers(printed):
     assert again.rsplit("\n", 2)[0] == out.rsplit("\n", 2)[0]
 
 
+@pytest.mark.parametrize(
+    "words", [("simulate",), ("simulate", "--table"), ("compare", "--codes", "frc"), ("train",), ("demo",)]
+)
+def test_a_negative_seed_is_refused_in_words(printed, words):
+    code, _, err = printed(*words, "--seed", -1)
+    assert code == 2
+    assert "--seed" in err
+    assert "Traceback" not in err
+
+
 def test_simulate_a_recorded_trace_and_its_table(printed, tmp_path):
     code, out, _ = printed(
         "simulate", "--codes", "uncoded,replication", "--workers", 48, "--trace", TRACE, "--rounds", 16

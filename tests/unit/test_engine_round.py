@@ -406,6 +406,8 @@ def test_misuse_is_refused():
         Engine(FirstK(1), 0)
     with pytest.raises(InputError, match="max_attempts"):
         Engine(FirstK(1), 1, max_attempts=0)
+    with pytest.raises(InputError, match="seed must be an integer of at least 0, got -1"):
+        Engine(FirstK(1), 1, seed=-1)
     with pytest.raises(InputError, match="backoff base"):
         Backoff(base=-1.0)
     engine = Engine(FirstK(1), 2)

@@ -45,6 +45,19 @@ def test_what_runs_on_is_known_to_a_simulated_clock_only():
     assert account.billed_seconds == 2.5
 
 
+def test_the_peak_and_the_mean_count_attempts_that_were_given_up():
+    account = Account().with_report(report(3, 2), run_on=4.0, most=7).with_report(report(2, 0), run_on=1.0, most=6)
+    assert (account.peak, account.zombies) == (7, 2.5)
+    assert "at most 7 at once, 2.5 of those given up in the mean" in str(account)
+    assert Account().with_report(report(3, 2)).zombies is None
+
+
+def test_samples_are_known_while_those_of_all_gradients_are():
+    account = Account().with_report(report(3, 0), samples=40).with_report(report(3, 0), samples=2.5)
+    assert account.samples == 42.5
+    assert account.with_report(report(1, 0)).with_report(report(1, 0), samples=1).samples is None
+
+
 def test_ages_of_stale_results_are_counted():
     account = Account().with_report(report(3, 0), (0, 2, 2)).with_report(report(2, 0), (1, 2))
     assert account.staleness == {0: 1, 1: 1, 2: 3}

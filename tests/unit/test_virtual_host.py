@@ -4,10 +4,13 @@
 import asyncio
 import math
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from serverless_gc.engine import Backoff, Completion, Engine, VirtualHost
+from serverless_gc.engine.occupancy import Occupancy
 from serverless_gc.errors import InputError, InvokeError
 from serverless_gc.policies import Deadline, FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
 from serverless_gc.stragglers import Constant, Exponential, Pareto, ShiftedExponential
@@ -73,6 +76,47 @@ def test_busy_seconds_are_total_time_on_test_and_ignored_work_is_billed():
 def test_number_of_ignored_tasks_still_running_follows_little():
     host, outcomes = simulate(KSync(8), Exponential(1.0), n_slots=16)
     assert host.ignored_seconds / outcomes[-1].t_close == pytest.approx(12.07, rel=0.03)
+    assert host.peak_since(0.0) > 16 + 12
+
+
+def test_the_peak_counts_what_runs_on_to_its_end():
+    class Slower:
+        def sample_task(self, task, rng):
+            return Timing(compute=1.0 + 2.0 * task.slot)
+
+    host = VirtualHost(Slower())
+    list(host.simulate(Engine(KSync(1), 2), 2))
+    # at 0: 2; at 1: the slow one runs until 3 and two more start; at 2 nothing starts
+    assert [host.peak_since(t) for t in (0.0, 1.0, 1.5)] == [3, 3, 0]
+    list(host.simulate(Engine(KSync(1), 2), 1))
+    assert [host.peak_since(t) for t in (0.0, 1.5)] == [4, 4]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6), st.booleans()), max_size=30), st.sampled_from([1, 3, 100])
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_peak_is_what_counting_at_every_moment_gives(monkeypatch, told, block):
+    monkeypatch.setattr("serverless_gc.engine.occupancy._BLOCK", block)
+    running, attempts = Occupancy(), []
+    for start, seconds, gone in sorted(told):
+        attempts.append((start, start + seconds))
+        running.add(start, start + seconds, now=start)
+        if gone:  # a repetition that was to start later, and does not
+            running.add(start + 20.0, math.inf, now=start)
+            running.withdraw(start + 20.0, math.inf)
+    for since in range(12):
+        moments = [sum(a <= t < b for a, b in attempts) for t, _ in attempts if t >= since]
+        assert running.peak_since(since, now=16.0) == max(moments, default=0)
+
+
+def test_an_attempt_that_never_answers_counts_until_it_is_given_up():
+    running = Occupancy()
+    running.add(0.0, math.inf, now=0.0)
+    running.add(1.0, 2.0, now=1.0)
+    running.give_up_endless(now=1.5)
+    running.add(2.5, 3.0, now=2.5)
+    assert [running.peak_since(t, now=4.0) for t in (0.0, 2.0)] == [2, 1]
 
 
 def test_spare_copies_do_not_leak_into_the_next_round():
@@ -239,6 +283,12 @@ def test_retries_that_never_started_are_not_billed():
     outcome = asyncio.run(host.run(engine, execute))
     assert (outcome.counts.withdrawn, outcome.counts.voided) == (1, 1)
     assert host.ignored_seconds == 1.0
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None])
+def test_a_seed_is_an_integer_of_at_least_0(seed):
+    with pytest.raises(InputError, match="seed must be an integer of at least 0"):
+        VirtualHost(Constant(1.0), seed=seed)
 
 
 def test_start_must_be_finite():

@@ -293,8 +293,9 @@ class CodedData(PairData):
             ``"two-round"``; ``"gram"``: least squares in one round, by a product with the coded ``X.T X``;
             ``"polynomial"``: the same by a code that allows it (``"pcr"``); or ``"auto"``: the last where the code
             allows it, the Gram matrix from the third least-squares gradient of the same data on if ``X`` has few and
-            well-conditioned columns, else two rounds. The report says what was chosen and why. The value of the loss
-            is less accurate in one round where it is small against ``||y||**2``.
+            well-conditioned columns (condition number up to 1e4, or 1e2 in single precision), else two rounds. The
+            report says what was chosen and why. The value of the loss is less accurate in one round where it is small
+            against ``||y||**2``.
         on_undecodable
             ``"approximate"``, for an LDPC code and ``strategy="gram"`` only: entries of the gradient that cannot be
             had within the deadline are zero, and the report says how many blocks are missing.

@@ -107,6 +107,7 @@ class OneRound:
             shape=self._shape,
             gradients=self._gradients,
             gram=self._gram,
+            dtype=self._dtype,
             polynomial=isinstance(self._code, PCRCode),
         )
 

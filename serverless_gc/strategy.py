@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.encode import Source
 from serverless_gc.errors import InputError
@@ -30,6 +31,8 @@ LARGEST_GRAM = 2000
 ROWS_PER_COLUMN = 10
 WORST_CONDITION = 1e4
 """Above this condition number of ``X`` the solution found through the Gram matrix loses eight digits."""
+WORST_SINGLE = 1e2
+"""The same for blocks stored in single precision, of whose seven digits it leaves four."""
 
 SEVERAL = 2
 """Gradients of the same data by two rounds before forming the Gram matrix is worth it."""
@@ -93,6 +96,7 @@ def choose(
     shape: tuple[int, int],
     gradients: int,
     gram: Gram | None,
+    dtype: DTypeLike = np.float64,
     polynomial: bool = False,
 ) -> Choice | None:
     """Choose how to compute a gradient.
@@ -111,6 +115,8 @@ def choose(
         Least-squares gradients of the same data so far.
     gram
         The Gram matrix, if it was formed.
+    dtype
+        Precision in which blocks are stored: it decides how ill-conditioned ``X`` may be.
     polynomial
         Whether the code decodes polynomials of a worker's block, so that one round gives ``X.T X w``.
 
@@ -123,6 +129,12 @@ def choose(
     ------
     InputError
         If what is asked for does not apply.
+
+    Notes
+    -----
+    One round also pays for small blocks, where latency outweighs all work. That is left to be asked for: how long an
+    invocation takes against the speed of a worker is a matter of the backend, which neither shapes nor counts tell, and
+    the code, which decides whether the round may be one of polynomials, was chosen when the data were encoded.
 
     Examples
     --------
@@ -155,10 +167,10 @@ def choose(
         return Choice("two-round", "forming the Gram matrix pays with several gradients of the same data")
     if gram is None:
         return None
-    if gram.condition > WORST_CONDITION:
-        return Choice(
-            "two-round", f"the condition number of X is {gram.condition:.0e}, the Gram matrix would square it"
-        )
+    single = np.finfo(dtype).eps > np.finfo(np.float64).eps
+    if gram.condition > (WORST_SINGLE if single else WORST_CONDITION):
+        digits = f"the condition number of X is {gram.condition:.0e}, the Gram matrix would square it"
+        return Choice("two-round", digits + (" in single precision" if single else ""))
     return Choice("gram", f"{columns} columns, {rows} rows, condition number {gram.condition:.0f}")
 
 

@@ -64,6 +64,26 @@ def test_auto_keeps_two_rounds_where_the_gram_matrix_would_cost_accuracy_or_more
             assert report.rounds == 2
 
 
+def test_auto_is_accurate_in_single_precision_near_the_optimum():
+    rng = np.random.default_rng(5)
+    u, v = np.linalg.qr(rng.normal(size=(600, 12)))[0], np.linalg.qr(rng.normal(size=(12, 12)))[0]
+    A = ((u * np.geomspace(1.0, 1e-3, 12)) @ v).astype(np.float32)  # fine for the Gram matrix in double precision
+    wide = A.astype(float)
+    best = rng.normal(size=12)
+    b, near = wide @ best, best + 1e-3 * rng.normal(size=12)
+    left = {}
+    with sgc.Session("simulated", seed=1) as s:  # who arrives, and so the error, is always the same
+        data = s.encode(A, b, code="mds", dtype=np.float32)
+        for strategy, rounds in [("auto", "two rounds"), ("gram", "one round")]:
+            for _ in range(3):
+                g, report = data.gradient(near, strategy=strategy, with_report=True)
+            assert report.strategy.startswith(rounds)
+            newton = near - np.linalg.solve(wide.T @ wide, g)  # the errors of the gradient in terms of the solution
+            left[strategy] = np.linalg.norm(newton - best) / np.linalg.norm(best)
+    assert left["auto"] < 1e-4
+    assert left["gram"] > 10 * left["auto"]
+
+
 @pytest.mark.parametrize("backend", ["local", "simulated"])
 def test_polynomial_regression_takes_one_round_from_the_first_gradient_on(backend):
     with sgc.Session(backend, inject=SLOW) as s:

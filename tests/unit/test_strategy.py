@@ -8,6 +8,12 @@ from serverless_gc.errors import InputError
 from serverless_gc.strategy import Choice, Gram, check_strategy, choose, gram_may_pay, make_gram
 
 FACTS = {"loss": "squared", "weighted": False, "sparse": False, "shape": (1000, 10), "gradients": 5}
+
+
+def conditioned(number):
+    return Gram(np.diag([1.0, number**2]))
+
+
 FINE, BAD = Gram(np.diag([1.0, 4.0])), Gram(np.diag([1.0, 1e10]))
 
 
@@ -16,6 +22,12 @@ FINE, BAD = Gram(np.diag([1.0, 4.0])), Gram(np.diag([1.0, 1e10]))
     [
         ({}, FINE, "gram", "condition number 2"),
         ({}, BAD, "two-round", "condition number of X is 1e"),
+        ({}, conditioned(0.99e4), "gram", "condition number 9900"),
+        ({}, conditioned(1.01e4), "two-round", "square it"),
+        ({"dtype": np.complex128}, conditioned(0.99e4), "gram", "condition number 9900"),
+        ({"dtype": np.float32}, conditioned(99.0), "gram", "condition number 99"),
+        ({"dtype": np.float32}, conditioned(101.0), "two-round", "square it in single precision"),
+        ({"dtype": np.complex64}, conditioned(101.0), "two-round", "square it in single precision"),
         ({"gradients": 1}, FINE, "two-round", "several gradients"),
         ({"loss": "poisson"}, FINE, "two-round", "the loss is poisson"),
         ({"weighted": True}, FINE, "two-round", "weights"),

@@ -33,7 +33,8 @@ def plan(
     budget: Annotated[float | None, typer.Option(help="Dollars that one computation may cost.")] = None,
     goal: Annotated[Goal, typer.Option(help="What should be small.")] = "mean time",
     delay: Annotated[
-        str | None, typer.Option(help="Law of one worker's share, as name:parameter=value,...; else estimated.")
+        str | None,
+        typer.Option(help="Law of one worker's share, as name:parameter=value,..., or a trace; else estimated."),
     ] = None,
     trace: Annotated[Path | None, typer.Option(help="Take the delays from this recorded trace.")] = None,
     measured_workers: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -18,7 +18,7 @@ from serverless_gc.errors import InputError
 from serverless_gc.plan import Rounds
 from serverless_gc.plan import simulate as simulate_rounds
 from serverless_gc.plan.table import Entry, latency_table, table_methods
-from serverless_gc.stragglers import Trace
+from serverless_gc.stragglers import Law, Trace
 
 __all__ = ["simulate"]
 
@@ -32,7 +32,10 @@ def simulate(
     workers: Annotated[int, typer.Option(min=1, help="Number of workers.")] = 64,
     k: Annotated[int | None, typer.Option(min=1, help="Source blocks; three quarters of the workers.")] = None,
     delay: Annotated[
-        str, typer.Option(help="Law of the seconds that an n-th of the data takes, as name:parameter=value,...")
+        str,
+        typer.Option(
+            help="Law of the seconds that an n-th of the data takes, as name:parameter=value,...; or a recorded trace."
+        ),
     ] = "lambda",
     trace: Annotated[Path | None, typer.Option(help="Replay this recorded trace instead of a law.")] = None,
     rounds: Annotated[
@@ -48,11 +51,12 @@ def simulate(
     console = make_console()
     if plot is not None and not table:
         raise InputError("--plot draws the table: give --table as well")
+    named = delay_named(delay, trace)
     if table:
-        _print_table(console, trace, rounds or 2000, seed, plot)
+        laws = {Path(trace or delay).stem: named.law()} if isinstance(named, Trace) else None
+        _print_table(console, laws, rounds or 2000, seed, plot)
         return
     rounds = rounds or 200
-    named = delay_named(delay, trace)
     model = named.replay() if isinstance(named, Trace) else named
     names = [name.strip() for name in codes.split(",") if name.strip()]
     if not names:
@@ -68,9 +72,8 @@ def simulate(
     console.print(f"{events:,} task events in {took:.1f} s, {events / took:,.0f} a second", highlight=False)
 
 
-def _print_table(console: Console, trace: Path | None, rounds: int, seed: int, plot: Path | None) -> None:
+def _print_table(console: Console, laws: Mapping[str, Law] | None, rounds: int, seed: int, plot: Path | None) -> None:
     check_picture(plot)
-    laws = None if trace is None else {trace.stem: Trace.load(trace).law()}
     entries = latency_table(laws=laws, rounds=rounds, seed=seed)
     console.print(_grid(entries))
     if plot is not None:

@@ -50,7 +50,8 @@ class LBFGS:
     Parameters
     ----------
     lr
-        Step length, or a function of the update's number; there is no line search.
+        Step length, or a function of the update's number; there is no line search. While there is no pair yet, and the
+        curvature unknown, steps are along the gradient and at most so long.
     memory
         Pairs kept.
 
@@ -103,5 +104,7 @@ class LBFGS:
                 steps = np.concatenate([steps, s[None]])[-self.memory :]
                 changes = np.concatenate([changes, change[None]])[-self.memory :]
         d = two_loops(update.direction, zip(steps, changes, strict=True))
+        if not len(steps):  # nothing is known of the curvature: a gradient may be of any size, a step must not
+            d = d / max(1.0, float(np.linalg.norm(d)))
         kept = np.asarray(gradients, dtype=np.float64).reshape(len(gradients), *x.shape)
         return x - as_schedule(self.lr)(t) * d, (steps, changes, np.array(x, dtype=np.float64), ids, kept)

@@ -85,7 +85,8 @@ def parse_law(text: str) -> Law:
     Parameters
     ----------
     text
-        ``name`` or ``name:parameter=value,...``; see `laws`. Times are in seconds, rates per second.
+        ``name`` or ``name:parameter=value,...``; see `laws`. Names may have ``_`` for ``-``. Times are in
+        seconds, rates per second.
 
     Raises
     ------
@@ -102,6 +103,7 @@ def parse_law(text: str) -> Law:
     0.185
     """
     name, _, rest = text.strip().partition(":")
+    name = name.replace("_", "-")
     if name not in _LAWS:
         near = difflib.get_close_matches(name, _LAWS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""

@@ -9,7 +9,7 @@ from scipy.optimize import minimize as scipy_minimize
 import serverless_gc as sgc
 from serverless_gc import policies
 from serverless_gc.errors import DeadlineExceeded, InputError
-from serverless_gc.optim import SGD, box, power
+from serverless_gc.optim import LBFGS, SGD, box, power
 from serverless_gc.policies import KAsync, KSync
 from serverless_gc.stragglers import Exponential
 
@@ -83,6 +83,13 @@ def test_methods_find_the_minimum(data, logistic, method, options):
     assert fit.account.staleness == {0: fit.account.used}
     assert fit.account.peak >= 1
     assert fit.account.samples == len(logistic.X) * fit.account.evaluations
+
+
+def test_quasi_newton_steps_without_a_search_begin_short(data, logistic):
+    fit = sgc.minimize(data, ZERO, method=LBFGS(), max_rounds=40, tolerance=1e-5, **LOGISTIC)
+    assert fit.reason == "gradient"
+    assert max(fit.values) <= fit.values[0]
+    np.testing.assert_allclose(fit.w, logistic.best, atol=2e-3)
 
 
 def test_the_account_counts_those_given_up_that_run_on():

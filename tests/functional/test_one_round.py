@@ -72,7 +72,7 @@ def test_auto_is_accurate_in_single_precision_near_the_optimum():
     best = rng.normal(size=12)
     b, near = wide @ best, best + 1e-3 * rng.normal(size=12)
     left = {}
-    with sgc.Session() as s:
+    with sgc.Session("simulated", seed=1) as s:  # who arrives, and so the error, is always the same
         data = s.encode(A, b, code="mds", dtype=np.float32)
         for strategy, rounds in [("auto", "two rounds"), ("gram", "one round")]:
             for _ in range(3):
@@ -80,8 +80,8 @@ def test_auto_is_accurate_in_single_precision_near_the_optimum():
             assert report.strategy.startswith(rounds)
             newton = near - np.linalg.solve(wide.T @ wide, g)  # the errors of the gradient in terms of the solution
             left[strategy] = np.linalg.norm(newton - best) / np.linalg.norm(best)
-    assert left["auto"] < 1e-4, left
-    assert left["gram"] > 10 * left["auto"]  # what the choice avoids; by how much depends on who answers
+    assert left["auto"] < 1e-4
+    assert left["gram"] > 10 * left["auto"]
 
 
 @pytest.mark.parametrize("backend", ["local", "simulated"])

@@ -35,6 +35,20 @@ def test_simulate_many_workers(printed):
     assert again.rsplit("\n", 2)[0] == out.rsplit("\n", 2)[0]
 
 
+def test_a_delay_may_be_a_trace_and_its_name_have_underscores(printed):
+    options = ("simulate", "--codes", "mds", "--workers", 48, "--rounds", 8, "--delay")
+    measured = [
+        out.rsplit("\n", 2)[0] for out in (printed(*options, TRACE)[1], printed(*options[:-1], "--trace", TRACE)[1])
+    ]
+    assert measured[0] == measured[1]
+    assert "mds" in measured[0]
+    dashed, underscored = (printed(*options, name)[1].rsplit("\n", 2)[0] for name in ("lambda-mild", "lambda_mild"))
+    assert dashed == underscored != measured[0]
+    code, _, err = printed(*options, "nowhere.csv")
+    assert (code, err) == (1, "serverless-gc: there is no trace nowhere.csv\n")
+    assert "local-48-workers" in printed("simulate", "--table", "--rounds", 20, "--delay", TRACE)[1]
+
+
 @pytest.mark.parametrize(
     "words", [("simulate",), ("simulate", "--table"), ("compare", "--codes", "frc"), ("train",), ("demo",)]
 )

@@ -13,9 +13,10 @@ from serverless_gc.cli.train import Trained, _line, ended_above, parse_policy
 from serverless_gc.codes import get
 from serverless_gc.errors import InputError
 from serverless_gc.fitting import Fit
+from serverless_gc.fitting.methods import METHODS
 from serverless_gc.fitting.result import Account
 from serverless_gc.observe.descent import Descent, plot_descent
-from serverless_gc.policies import Deadline, KAsync, KBatchAsync, Speculate, WaitAll
+from serverless_gc.policies import Deadline, FreshK, KAsync, KBatchAsync, Speculate, WaitAll
 
 COMMAND = [sys.executable, "-c", "from serverless_gc.cli import main; main()", "train"]
 
@@ -59,6 +60,33 @@ def test_stale_gradients_beside_fresh_ones():
     assert set(table(done.stdout)) == {
         ("gradient-descent", policy) for policy in ("k-sync:4", "k-async:3", "k-batch-async:3")
     }
+
+
+SIMPLE = "gradient-descent,momentum,adam,amsgrad,dual-averaging"
+FRESH = "wait-all,until-decodable,k-sync:4,deadline:0.3,speculate"
+
+
+@pytest.mark.parametrize(
+    ("methods", "policies"),
+    [
+        (SIMPLE, f"{FRESH},fresh-k:3,k-async:3,k-batch-async:3"),
+        ("nesterov,lbfgs,fista,proximal", FRESH),
+    ],
+    ids=["with stale gradients", "exact"],
+)
+def test_every_method_under_every_policy(methods, policies):
+    sizes = ("--rows", "300", "--steps", "3", "--workers", "6", "--code", "frc")
+    done = run(*sizes, "--methods", methods, "--policies", policies)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = table(done.stdout)
+    assert set(found) == {(method, policy) for method in methods.split(",") for policy in policies.split(",")}
+    for steps, _, _, above, *_ in found.values():
+        assert steps == "3"
+        assert 0 < float(above) < 1
+
+
+def test_the_methods_tried_are_all_there_are():
+    assert {*SIMPLE.split(","), "nesterov", "lbfgs", "fista", "proximal"} == set(METHODS)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +137,7 @@ def test_words_for_policies():
     assert isinstance(parse_policy("wait-all")(code), WaitAll)
     assert isinstance(parse_policy("speculate")(code), Speculate)
     assert isinstance(parse_policy("k-async:2")(code), KAsync)
+    assert isinstance(parse_policy("fresh-k:2")(code), FreshK)
     assert isinstance(parse_policy("k-batch-async:2")(code), KBatchAsync)
     deadline = parse_policy("deadline:0.5")(code)
     assert isinstance(deadline, Deadline)

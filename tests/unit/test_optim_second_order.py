@@ -121,11 +121,16 @@ class TestLBFGS:
         x, rule = np.ones(12), LBFGS(1.0, memory=12)
         state = rule.init(x)
         x, state = rule.step(x, Update(H * x / 1000), state, 0)
-        for t in range(60):
+        for t in range(80):
             x, state = rule.step(x, Update(H * x / 1000), state, t + 1)
         assert np.max(np.abs(H * x)) < 0.02
-        descent = (1 - H / 1000) ** 60
+        descent = (1 - H / 1000) ** 80
         assert np.max(np.abs(H * descent)) > 0.5
+
+    def test_steps_without_a_pair_are_no_longer_than_the_rate(self):
+        far = one_step(LBFGS(0.5), np.zeros(2), np.array([300.0, 400.0]))
+        np.testing.assert_allclose(far, [-0.3, -0.4])
+        np.testing.assert_allclose(one_step(LBFGS(0.5), np.zeros(2), np.array([0.3, 0.4])), [-0.15, -0.2])
 
     def test_pairs_are_of_common_slots_only(self):
         rule, x = LBFGS(0.1), np.array([1.0, 2.0])

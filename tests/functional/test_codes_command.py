@@ -43,6 +43,19 @@ def test_the_figures_are_those_of_the_code(printed):
     assert re.search(r"encode: \d+\.\d times a memory copy", out)
 
 
+def test_lost_digits_are_told(printed):
+    _, out, _ = printed("matdot", "--workers", "100", "--trials", "20")
+    assert out.startswith("matdot (matmul, exact, but for rounding)")
+    assert "results awaited of 100: mean 9.0" in out  # the threshold stays what it is
+    assert "always enough but for rounding: any 9" in out
+    told = re.search(r"(\S+) if workers answer in their order: (\d+) results are then awaited", out)
+    assert float(told[1]) > 1
+    assert 9 < int(told[2]) < 50
+    _, out, _ = printed("matdot", "--trials", "20")
+    assert "(matmul, exact)" in out
+    assert "rounding" not in out
+
+
 def test_wrong_words_are_explained(printed):
     code, _, err = printed("poler")
     assert code == 1

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from serverless_gc.aggregate import Decode
 from serverless_gc.codes import get
 from serverless_gc.codes.threshold import first_messages, neighbours_needed, predicted_errors
+from serverless_gc.errors import DecodeError
+from serverless_gc.types import Arrival, TaskSpec, UpdateContext
 
 CODES = ["matdot", "ortho-matdot", "entangled", "polynomial", "polynomial-complex", "khatri-rao"]
 CODES += ["lagrange", "lcc-mmc", "nested", "cyclic", "short-dot"]
@@ -57,6 +60,22 @@ def test_lcc_mmc_sees_what_neighbours_cost():
     values, exact = sent(code, messages, np.random.default_rng(0))
     answer, certificate = code.decode(values)
     assert np.linalg.norm(answer - exact) / np.linalg.norm(exact) <= 10 * certificate.predicted_error
+
+
+def test_an_aggregator_refuses_what_lost_its_digits():
+    code = get("lcc-mmc", n_workers=200)
+    nowhere = UpdateContext(np.zeros(1), 0, 0.0, np.random.default_rng(0), lambda _: np.zeros(1))
+    sent = code.encode(np.ones((code.k, 1))) ** 2
+
+    def sum_from(workers):
+        tasks = [TaskSpec(f"0-{worker}", worker, 0) for worker in workers]
+        bodies = [sent[list(code.placement(worker))] for worker in workers]
+        arrivals = [Arrival(task, 0.0, 1.0, body=body) for task, body in zip(tasks, bodies, strict=True)]
+        return Decode(code).combine(arrivals, nowhere).direction
+
+    assert sum_from(range(0, 200, 10)).round(9) == code.k
+    with pytest.raises(DecodeError, match="wait for more results"):
+        sum_from(range(10))
 
 
 def test_who_cannot_predict_says_so():

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from serverless_gc import observe
-from serverless_gc.accuracy import check_accuracy
+from serverless_gc.codes.accuracy import check_accuracy
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.collect import INHERENT, Attempts, Collector
 from serverless_gc.engine import (

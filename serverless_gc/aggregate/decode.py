@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from serverless_gc.aggregate.weights import reported
+from serverless_gc.codes.accuracy import check_accuracy
 from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, Arrival, Update, UpdateContext
@@ -30,7 +31,7 @@ class Decode:
     Raises
     ------
     NotDecodableError, DecodeError
-        When called, as the code's ``decode``.
+        When called, as the code's ``decode``, and if the sum has lost its digits: see `check_accuracy`.
     InputError
         When called, if a result does not hold its slot's messages.
 
@@ -60,6 +61,7 @@ class Decode:
         for arrival in given:
             values.update(self._messages(arrival))
         answer, certificate = self.code.decode(values)
+        check_accuracy(self.code, certificate, len(values), np.result_type(answer.dtype, np.float32))
         total = answer if self.code.target == "sum" else answer.sum(axis=0)
         meta = {"certificate": certificate}
         return Update(self.scale * total, n_eff=math.fsum(a.work_done for a in given), meta=meta)

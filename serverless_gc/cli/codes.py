@@ -14,8 +14,9 @@ from rich.table import Table
 
 from serverless_gc.cli.words import make_console
 from serverless_gc.codes import Code, available, get
+from serverless_gc.codes.received import doubtful_error
 from serverless_gc.codes.registry import code_class
-from serverless_gc.codes.threshold import arrivals_needed
+from serverless_gc.codes.threshold import arrivals_needed, first_messages, neighbours_needed, predicted_errors
 from serverless_gc.errors import InputError
 
 __all__ = ["codes"]
@@ -39,9 +40,11 @@ def codes(
         return
     code = get(name, n_workers=workers, k=k)
     info = next(info for info in available() if info.name == name)
-    console.print(f"[bold]{name}[/bold] ({info.kind}, {'exact' if info.exact else 'approximate'})\n{info.summary}\n")
+    rounding = _rounding(code)
+    exact = f"exact{', but for rounding' if rounding else ''}" if info.exact else "approximate"
+    console.print(f"[bold]{name}[/bold] ({info.kind}, {exact})\n{info.summary}\n")
     console.print(_parameters(code))
-    for line in _facts(code, trials):
+    for line in (*_facts(code, trials, "always enough but for rounding" if rounding else "always enough"), *rounding):
         console.print(line)
 
 
@@ -72,7 +75,23 @@ def _short(value: Any, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _facts(code: Code, trials: int) -> list[str]:
+def _rounding(code: Code, trials: int = 20) -> list[str]:
+    """Say how accurate answers are, of codes that lose digits to some sets of results."""
+    if code.guard is None or (errors := predicted_errors(code, trials)) is None:
+        return []
+    neighbours = neighbours_needed(code)
+    assert neighbours is not None  # noqa: S101 - it predicts
+    predicted, arrivals = neighbours
+    limit = doubtful_error(np.float64)
+    if max(predicted, errors.max()) <= limit:
+        return []
+    return [
+        f"rounding: relative error up to {errors.max():.0e} from the first results that decode ({trials} orders)",
+        f"    {predicted:.0e} if workers answer in their order: {arrivals} results are then awaited, for {limit:.0e}",
+    ]
+
+
+def _facts(code: Code, trials: int, enough: str) -> list[str]:
     lines = []
     found = arrivals_needed(code, trials)
     n = code.n_workers
@@ -84,7 +103,7 @@ def _facts(code: Code, trials: int) -> list[str]:
     elif not code.exact:
         lines.append(f"approximate: never exact, each result lowers the error ({trials} random orders of {n} results)")
     if (sure := getattr(code, "guaranteed_threshold", None)) is not None:
-        lines.append(f"always enough: any {sure}")
+        lines.append(f"{enough}: any {sure}")
     if code.kind in {"data", "gradient"} and code.target == "blocks":
         encode, decode = _costs(code)
         lines.append(f"encode: {encode:.1f} times a memory copy of the coded blocks (measured here)")
@@ -101,13 +120,8 @@ def _costs(code: Code) -> tuple[float, float]:
     blocks = blocks.astype(coded.dtype)
     copied, answer = coded.copy(), np.empty_like(blocks)
     encode = _seconds(lambda: code.encode(blocks, coded)) / _seconds(lambda: np.copyto(copied, coded))
-    tracker, values = code.tracker(), {}
-    for worker in rng.permutation(code.n_workers).tolist():
-        for message in code.placement(worker):
-            values[message] = coded[message]
-            tracker.add(message)
-        if tracker.decodable:
-            break
+    messages = first_messages(code, rng.permutation(code.n_workers).tolist())
+    values = {message: coded[message] for message in messages}
     decode = _seconds(lambda: code.decode(values, out=answer))
     return encode, decode / _seconds(lambda: np.copyto(answer, blocks))
 

@@ -106,7 +106,12 @@ def _table(found: Sequence[Comparison], rounds: int) -> Table:
 
 def _notes(found: Sequence[Comparison], chosen: Sequence[Sized], rounds: int) -> list[str]:
     given_up = [f"{one.name}: {one.given_up} of {rounds} rounds had no answer" for one in found if one.given_up]
-    return [one.note for one in chosen if one.note] + given_up
+    rounded = [
+        f"{one.name}: rounding, which the errors above leave out, reached a relative error of {one.rounding:.0e}"
+        for one in found
+        if one.rounding is not None and one.rounding > _EXACT
+    ]
+    return [one.note for one in chosen if one.note] + given_up + rounded
 
 
 def _error(value: float) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from serverless_gc.codes.base import Certifier, Code
+from serverless_gc.codes.base import Code
 from serverless_gc.codes.threads import single_blas_thread
+from serverless_gc.codes.threshold import first_messages, predicted_errors
 from serverless_gc.plan.memory import Problem, passes
 from serverless_gc.types import Array
 
@@ -20,22 +21,10 @@ _MOST_ENTRIES = 2_000_000
 _STRIP = 4096
 
 
-def _arrived(code: Code, rng: np.random.Generator) -> list[int]:
-    """Return the messages of one random order, up to the first decodable moment."""
-    tracker, messages = code.tracker(), list[int]()
-    for worker in rng.permutation(code.n_workers).tolist():
-        for message in code.placement(worker):
-            messages.append(message)
-            tracker.add(message)
-        if tracker.decodable:
-            break
-    return messages
-
-
 def decode_seconds(problem: Problem, code: Code, *, repeats: int = 3) -> float:
     """Measure how long the driver decodes, in all coded rounds of one computation."""
     rng = np.random.default_rng(0)
-    messages = _arrived(code, rng)
+    messages = first_messages(code, rng.permutation(code.n_workers).tolist())
     total = 0.0
     for step in passes(problem, code):
         length = max(1, step.message // 8)
@@ -77,9 +66,8 @@ def encode_seconds(problem: Problem, code: Code) -> float:
 
 def predicted_error(problem: Problem, code: Code, *, trials: int = 5) -> float | None:
     """Predict the relative error of an answer, the worst of some random orders; None if the code cannot tell."""
-    if not isinstance(code, Certifier):
+    errors = predicted_errors(code, trials)
+    if errors is None:
         return None
-    rng = np.random.default_rng(0)
-    worst = max(code.certify(_arrived(code, rng)).predicted_error for _ in range(trials))
     coarser = float(np.finfo(problem.dtype).eps / np.finfo(np.float64).eps)
-    return worst * coarser
+    return float(errors.max()) * coarser

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from serverless_gc.codes.base import Code
+from serverless_gc.codes.base import Certifier, Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.engine import RoundOutcome
 from serverless_gc.errors import InputError
@@ -37,6 +37,9 @@ class Comparison:
         Squared decode error per partition, ``err(F) / k``, over the rounds; 0 for codes of blocks.
     error_bound
         Closed-form bound of it over all sets of stragglers that the waiting rule leaves out; None if none is known.
+    rounding
+        Largest predicted relative error of an answer by rounding, in double precision; None for codes that are well
+        conditioned (`Code.guard`).
     arrivals_mean, arrivals_p95
         Results that went into the answer, in a tree those of all levels.
     seconds_mean, seconds_p99
@@ -55,6 +58,7 @@ class Comparison:
     error_mean: float
     error_worst: float
     error_bound: float | None
+    rounding: float | None
     arrivals_mean: float
     arrivals_p95: float
     seconds_mean: float
@@ -126,6 +130,7 @@ def compare(
 def _summed_up(code: Code, outcomes: Iterable[RoundOutcome]) -> Comparison:
     share = shares(code)
     seconds, arrivals, errors, work, rounds = [], [], [], [], 0
+    rounding: float | None = None
     for outcome in outcomes:
         rounds += 1
         if outcome.error is not None:
@@ -134,6 +139,9 @@ def _summed_up(code: Code, outcomes: Iterable[RoundOutcome]) -> Comparison:
         seconds.append(outcome.duration)
         arrivals.append(len(slots))
         errors.append(_error(code, slots))
+        if code.guard is not None and isinstance(code, Certifier):
+            messages = [message for slot in slots for message in code.placement(slot)]
+            rounding = max(rounding or 0.0, code.certify(messages).predicted_error)
         work.append(outcome.counts.issued * float(share.mean()))
     if not seconds:
         raise InputError(
@@ -149,6 +157,7 @@ def _summed_up(code: Code, outcomes: Iterable[RoundOutcome]) -> Comparison:
         error_mean=float(np.mean(errors)),
         error_worst=max(errors),
         error_bound=_bound(code),
+        rounding=rounding,
         arrivals_mean=float(np.mean(arrivals)),
         arrivals_p95=float(np.percentile(arrivals, 95)),
         seconds_mean=float(np.mean(seconds)),

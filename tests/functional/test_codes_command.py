@@ -56,6 +56,19 @@ def test_a_wide_output_is_used(printed, monkeypatch):
     assert 100 >= narrow < max(map(len, printed()[1].splitlines())) <= 140
 
 
+def test_lost_digits_are_told(printed):
+    _, out, _ = printed("matdot", "--workers", "100", "--trials", "20")
+    assert out.startswith("matdot (matmul, exact, but for rounding)")
+    assert "results awaited of 100: mean 9.0" in out  # the threshold stays what it is
+    assert "always enough but for rounding: any 9" in out
+    told = re.search(r"(\S+) if workers answer in their order: (\d+) results are then awaited", out)
+    assert float(told[1]) > 1
+    assert 9 < int(told[2]) < 50
+    _, out, _ = printed("matdot", "--trials", "20")
+    assert "(matmul, exact)" in out
+    assert "rounding" not in out
+
+
 def test_wrong_words_are_explained(printed):
     code, _, err = printed("poler")
     assert code == 1

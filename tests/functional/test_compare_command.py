@@ -108,3 +108,10 @@ def test_rounds_without_an_answer_are_told():
     assert _notes([found], [Sized(get("uncoded", n_workers=3), "")], 2) == []
     lost = type(found)(**{name: getattr(found, name) for name in type(found).__slots__} | {"given_up": 1})
     assert re.fullmatch(r"uncoded: 1 of 2 rounds had no answer", _notes([lost], [], 2)[0])
+
+
+def test_rounding_is_told_where_it_costs_digits(printed):
+    code, out, _ = printed("--codes", "matdot,mds", "--workers", "100", "--rounds", "20")
+    assert code == 0
+    assert re.search(r"matdot: rounding, which the errors above leave out, reached a relative error of \de-\d\d", out)
+    assert "mds: rounding" not in out

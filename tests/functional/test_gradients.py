@@ -155,7 +155,7 @@ def test_blocks_in_single_precision(code):
 
 def test_tolerance_is_held():
     X, w = np.random.default_rng(4).standard_normal((500, 12)), np.ones(12)
-    lost = sgc.inject.Faults(drop=[0, 1, 2])
+    lost = sgc.inject.Faults(fail=[0, 1, 2], fail_times=99)  # what may still come would be waited for
     for dtype, tolerance, words in [(np.float64, 1e-17, "relative error"), (np.float32, 1e-9, "single precision")]:
         with sgc.Session(tolerance=tolerance, inject=lost) as s:
             data = s.encode(X, code="mds", n_workers=16, k=12, dtype=dtype)

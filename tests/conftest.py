@@ -143,12 +143,15 @@ def s3_client(aws):
 
 @pytest.fixture
 def list_bucket(aws, s3_client):
-    """List the keys of the offline bucket."""
+    """List the keys of the offline bucket, but for runs of which functions of other tests had left something before."""
 
     def keys(prefix=""):
         pages = s3_client.get_paginator("list_objects_v2").paginate(Bucket=aws.bucket, Prefix=prefix)
-        return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+        found = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+        return [key for key in found if tuple(key.split("/")[:3]) not in before]
 
+    before = set()
+    before = {tuple(key.split("/")[:3]) for key in keys()}
     return keys
 
 

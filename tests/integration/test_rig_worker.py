@@ -159,7 +159,7 @@ def test_a_function_given_as_the_loss_runs_in_the_deployed_worker(problem):
     with sgc.Session("aws") as session:
         data = session.encode(problem.X, problem.y, code=gradient_codes.two_each(3, 1))
         value, gradient, report = data.value_and_gradient(problem.w, loss=loss, with_report=True)
-        with pytest.raises(sgc.NotDecodableError, match=r"ZeroDivisionError: .*, on partition \d \(rows"):
+        with pytest.raises(sgc.NotDecodableError, match=r"ZeroDivisionError: .*, first on partition \d \(rows"):
             data.gradient(problem.w, loss=broken)
     np.testing.assert_allclose(gradient, problem.gradient + 6 * shift, rtol=1e-9)
     assert value == pytest.approx(0.5 * np.sum((problem.X @ problem.w - problem.y) ** 2))

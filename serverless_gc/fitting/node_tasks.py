@@ -242,14 +242,4 @@ class NodeTasks:
 
 def _found(task: Task, data: Buffer) -> Reply:
     """Make the reply of a round whose state is there: its reply was lost, its mail can be made from the state."""
-    frame = unpack(data)
-    return Reply(
-        run=task.run,
-        round=task.round,
-        task_id=task.task_id,
-        slot=task.slot,
-        attempt=task.attempt,
-        status="ok",
-        value=np.array([frame.header["slope"]]),
-        result_key=task.result_key,
-    )
+    return Reply.to(task, value=np.array([unpack(data).header["slope"]]), result_key=task.result_key)

@@ -53,6 +53,11 @@ class Reply:
     stats: Mapping[str, Any] = field(default_factory=dict)
     protocol: int = PROTOCOL
 
+    @classmethod
+    def to(cls, task: Task, status: Literal["ok", "error", "cancelled"] = "ok", **fields: Any) -> Reply:
+        """Make the answer to a task from what is not its identity."""
+        return cls(task.run, task.round, task.task_id, task.slot, task.attempt, status, **fields)
+
     def to_parts(self) -> list[bytes | memoryview]:
         """Pack into buffers whose concatenation is the frame."""
         head = {

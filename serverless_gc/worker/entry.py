@@ -141,11 +141,8 @@ class _Attempt:
                 self._check_run()
                 value, duplicate = self._settle(value)
         inline = value.nbytes <= task.inline_limit or not task.result_key
-        return replace(
-            _reply(task, "ok", self.times, self.stats(value)),
-            value=value if inline else None,
-            result_key=task.result_key,
-            duplicate=duplicate,
+        return self.reply(
+            self.stats(value), value=value if inline else None, result_key=task.result_key, duplicate=duplicate
         )
 
     def _node(self, node: NodeRound, blocks: list[Block], start: NDArray[Any] | None) -> Reply:
@@ -158,8 +155,11 @@ class _Attempt:
             self._check_run()
             fresh = node.write()
         said = {**self.stats(), **node.counts, "bytes_read": self.reads.bytes_read + node.counts["bytes_read"]}
-        reply = _reply(self.task, "ok", self.times, said)
-        return replace(reply, value=np.array([node.slope]), result_key=self.task.result_key, duplicate=not fresh)
+        return self.reply(said, value=np.array([node.slope]), result_key=self.task.result_key, duplicate=not fresh)
+
+    def reply(self, stats: Mapping[str, Any], **fields: Any) -> Reply:
+        """Answer the task, with the times so far."""
+        return Reply.to(self.task, times=dict(self.times), stats=stats, **fields)
 
     def stats(self, value: NDArray[Any] | None = None) -> dict[str, Any]:
         """Report what this attempt did."""
@@ -225,7 +225,7 @@ class _Attempt:
     def _settle(self, value: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         """Store the result, or take the one that is stored: whoever reads the task's result reads one value."""
         task = self.task
-        mine = replace(_reply(task, "ok", self.times, self.stats(value)), value=value, result_key=task.result_key)
+        mine = self.reply(self.stats(value), value=value, result_key=task.result_key)
         frame = mine.to_parts()
         backoff = Backoff(attempts=4)
         for failed in range(1, backoff.attempts + 1):
@@ -245,19 +245,6 @@ class _Attempt:
             # The stored result may be this very attempt's: a write that was repeated because its answer got lost.
             return stored.value, stored.stats.get("execution") != self.execution
         raise missing
-
-
-def _reply(task: Task | None, status: Any, times: Mapping[str, float], stats: Mapping[str, Any]) -> Reply:
-    return Reply(
-        run=task.run if task else "",
-        round=task.round if task else -1,
-        task_id=task.task_id if task else "",
-        slot=task.slot if task else -1,
-        attempt=task.attempt if task else -1,
-        status=status,
-        times=dict(times),
-        stats=dict(stats),
-    )
 
 
 def _described(kind: str, error: BaseException) -> dict[str, str]:
@@ -322,18 +309,18 @@ def _run(payload: Buffer, open_store: OpenBlobs, warm: Warm, sleep: Callable[[fl
         task = Task.from_frame(frame)
     except FrameError as error:
         kind = "protocol" if error.reason == "version" else "corrupt"
-        return replace(_reply(None, "error", {}, {}), error=_described(kind, error))
+        return Reply("", -1, "", -1, -1, "error", error=_described(kind, error))
     try:
         attempt = _Attempt(task, _blobs_of(task, open_store), warm, sleep)
     except Exception as error:  # noqa: BLE001 - whatever a store's opening raises belongs into the reply
-        return replace(_reply(task, "error", {}, {}), error=_described(_store_kind(error), error))
+        return Reply.to(task, "error", error=_described(_store_kind(error), error))
     try:
         with np.errstate(all="ignore"):  # what is not finite is reported in the reply; a warning here has no reader
             return attempt.run()
     except _Cancelled:
-        return _reply(task, "cancelled", attempt.times, attempt.stats())
+        return attempt.reply(attempt.stats(), status="cancelled")
     except _Fault as fault:
-        return replace(_reply(task, "error", attempt.times, attempt.stats()), error=_described(fault.kind, fault.cause))
+        return attempt.reply(attempt.stats(), status="error", error=_described(fault.kind, fault.cause))
 
 
 def run(

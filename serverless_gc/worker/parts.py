@@ -42,13 +42,8 @@ class Parts:
     def store(self, values: Sequence[NDArray[Any]], times: Mapping[str, float], stats: Mapping[str, Any]) -> bool:
         """Store the newest of the messages done so far; False if another attempt had done so before."""
         task, first = self.task, len(values) - self.every
-        part = Reply(
-            run=task.run,
-            round=task.round,
-            task_id=task.task_id,
-            slot=task.slot,
-            attempt=task.attempt,
-            status="ok",
+        part = Reply.to(
+            task,
             value=np.stack(values[first:]),
             result_key=task.part_key(first),
             times=dict(times),

@@ -13,8 +13,8 @@ from serverless_gc.cli.delays import delay_named
 from serverless_gc.cli.words import make_console
 from serverless_gc.errors import InputError
 from serverless_gc.plan import Advice, Platform, recommend
-from serverless_gc.plan.advisor import Goal
 from serverless_gc.plan.candidates import DEFAULT_CODES
+from serverless_gc.plan.choice import Goal
 from serverless_gc.plan.explain import seconds_in_words
 from serverless_gc.plan.memory import Task
 from serverless_gc.plan.prices import prices_of

@@ -1,9 +1,11 @@
 """Before anything runs: how long a code takes, what it costs, how exact it is, and whether it fits."""
 
-from serverless_gc.plan.advisor import Advice, Choice, Refusal, recommend
+from serverless_gc.plan.advisor import recommend
+from serverless_gc.plan.choice import Choice, Refusal
 from serverless_gc.plan.compare import Comparison, compare
 from serverless_gc.plan.cost import Cost, price
 from serverless_gc.plan.errors import ErrorCurve, error_curve
+from serverless_gc.plan.explain import Advice
 from serverless_gc.plan.memory import Problem, refusals
 from serverless_gc.plan.methods import Method, method
 from serverless_gc.plan.montecarlo import sample_rounds

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.plan.candidates import DEFAULT_CODES, candidates
+from serverless_gc.plan.choice import GOALS, Choice, Goal, Refusal
 from serverless_gc.plan.coding import decode_seconds, encode_seconds, predicted_error
-from serverless_gc.plan.cost import Cost, price
+from serverless_gc.plan.cost import price
+from serverless_gc.plan.explain import Advice
 from serverless_gc.plan.memory import Problem, Task, refusals
-from serverless_gc.plan.methods import Method, labelled
+from serverless_gc.plan.methods import Method
 from serverless_gc.plan.montecarlo import Independent
 from serverless_gc.plan.platform import Platform
 from serverless_gc.plan.predict import Prediction, default_delay, predict
 from serverless_gc.stragglers import Trace
 
-__all__ = ["GOALS", "Advice", "Choice", "Goal", "Refusal", "recommend"]
-
-Goal = Literal["mean time", "p99", "cost"]
-GOALS: tuple[Goal, ...] = ("mean time", "p99", "cost")
+__all__ = ["recommend"]
 
 _WORKERS = (8, 16, 32, 64, 128, 256)
 _FIRST_LOOK, _CLOSE_LOOK = (100_000, 40), (1_000_000, 300)
@@ -33,114 +29,6 @@ _FIRST_LOOK, _CLOSE_LOOK = (100_000, 40), (1_000_000, 300)
 _FINALISTS = 8
 _PASSES: dict[Task, int] = {"gradient": 2, "matvec": 1}
 _RARELY = 1e-3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A code in one size, and what one computation with it takes.
-
-    Attributes
-    ----------
-    name
-        Of the code, or ``"speculative"``.
-    parameters
-        Of the code, beside its size.
-    code
-        The code, for ``Session.encode(code=...)``.
-    mean, p99
-        Seconds of a computation: invocation, delays, decoding, and its part of the encoding that is done once.
-    standard_error
-        Of the mean.
-    cost
-        In dollars.
-    awaited
-        Results awaited in a round, on average.
-    work
-        Passes over the data that the tasks make together.
-    encode, decode
-        Seconds that the driver spends on coding: once, and in each computation. Measured on this machine.
-    error
-        Predicted relative error of the answer, the worst of some random orders; None if the code cannot tell.
-    """
-
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
-    code: Code
-    mean: float
-    p99: float
-    standard_error: float
-    cost: Cost
-    awaited: float
-    work: float
-    encode: float
-    decode: float
-    error: float | None
-
-    def by(self, goal: Goal) -> float:
-        """Return the figure that the goal wants small."""
-        return {"mean time": self.mean, "p99": self.p99, "cost": self.cost.total}[goal]
-
-    @property
-    def label(self) -> str:
-        """Name and parameters."""
-        return labelled(self.name, self.parameters)
-
-    @property
-    def title(self) -> str:
-        """Name, size and parameters."""
-        chosen = "".join(f", {key}={value}" for key, value in self.parameters.items())
-        return f"{self.name}({self.code.n_workers}, {self.code.k}{chosen})"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A code that was left out: which limit it would break, and why."""
-
-    name: str
-    n_workers: int
-    k: int
-    limit: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What to use, and why.
-
-    Attributes
-    ----------
-    problem, goal
-        What was asked.
-    choices
-        Finalists, the best first; the plain uncoded computation is always among them, if it fits.
-    refused
-        What does not fit.
-    looked_at
-        How many codes and sizes were compared.
-    alone
-        Seconds of one processor that has the matrix in its memory, by `Platform.scan_bytes_per_second`.
-    """
-
-    problem: Problem
-    goal: Goal
-    choices: tuple[Choice, ...]
-    refused: tuple[Refusal, ...]
-    looked_at: int
-    alone: float
-
-    @property
-    def best(self) -> Choice:
-        """The first of `choices`."""
-        return self.choices[0]
-
-    def explain(self) -> str:
-        """Say in words what was chosen and why."""
-        from serverless_gc.plan.explain import explained
-
-        return explained(self)
-
-    def __str__(self) -> str:
-        return self.explain()
 
 
 def recommend(

@@ -1,21 +1,58 @@
-"""The reasons of a recommendation in words."""
+"""A recommendation, and its reasons in words."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from serverless_gc.plan.choice import Choice, Goal, Refusal
+from serverless_gc.plan.memory import Problem
 from serverless_gc.plan.prices import AS_OF
 
-if TYPE_CHECKING:
-    from serverless_gc.plan.advisor import Advice, Choice, Goal
-
-__all__ = ["explained", "seconds_in_words"]
+__all__ = ["Advice", "seconds_in_words"]
 
 _TIE = 0.02
 
 
-def explained(advice: Advice) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to use, and why.
+
+    Attributes
+    ----------
+    problem, goal
+        What was asked.
+    choices
+        Finalists, the best first; the plain uncoded computation is always among them, if it fits.
+    refused
+        What does not fit.
+    looked_at
+        How many codes and sizes were compared.
+    alone
+        Seconds of one processor that has the matrix in its memory, by `Platform.scan_bytes_per_second`.
+    """
+
+    problem: Problem
+    goal: Goal
+    choices: tuple[Choice, ...]
+    refused: tuple[Refusal, ...]
+    looked_at: int
+    alone: float
+
+    @property
+    def best(self) -> Choice:
+        """The first of `choices`."""
+        return self.choices[0]
+
+    def explain(self) -> str:
+        """Say in words what was chosen and why."""
+        return _explained(self)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+
+def _explained(advice: Advice) -> str:
     """Say what was chosen, why, against what, and what was left out."""
     best = advice.best
     lines = [f"Use {_described(best)}.", *_reasons(best, advice)]

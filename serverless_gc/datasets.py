@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from serverless_gc.codes import from_manifest
-from serverless_gc.codes.base import Code, manifest_to_bytes
+from serverless_gc.codes.base import Code
 from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient.any_loss import SumCode
+from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.codes.multi import LagrangeMultiMessage
 from serverless_gc.data import CodedData, EncodedPair
 from serverless_gc.encode import Scan, Source, array_digest, as_source, load_encoded, load_parts, scan

@@ -7,8 +7,6 @@ arrays of one fixed shape: whatever is linear in the block decodes the same way.
 
 from __future__ import annotations
 
-import base64
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +28,6 @@ __all__ = [
     "Verdict",
     "check_dense",
     "check_message",
-    "manifest_from_bytes",
-    "manifest_to_bytes",
 ]
 
 DENSE_BYTES = 2 * 10**9
@@ -415,30 +411,3 @@ def stack_blocks(blocks: Sequence[Array] | Array, k: int) -> Array:
     if blocks.dtype.kind not in "fc":
         raise InputError(f"blocks must be numeric, got dtype {blocks.dtype}")
     return blocks
-
-
-def manifest_to_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Serialize a manifest as JSON; arrays become base64 with dtype and shape."""
-
-    def default(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
-            return {"__array__": data, "dtype": value.dtype.str, "shape": list(value.shape)}
-        if isinstance(value, np.generic):
-            return value.item()
-        raise TypeError(f"cannot store {type(value).__name__} in a manifest")
-
-    return json.dumps(dict(manifest), default=default).encode("utf-8")
-
-
-def manifest_from_bytes(data: bytes) -> dict[str, Any]:
-    """Inverse of `manifest_to_bytes`."""
-
-    def hook(obj: dict[str, Any]) -> Any:
-        if "__array__" in obj:
-            raw = base64.b64decode(obj["__array__"])
-            return np.frombuffer(raw, dtype=np.dtype(obj["dtype"])).reshape(obj["shape"]).copy()
-        return obj
-
-    loaded: dict[str, Any] = json.loads(data, object_hook=hook)
-    return loaded

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import CorruptObject
 from serverless_gc.store.base import Store
 from serverless_gc.wire import FrameError, pack, unpack

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from serverless_gc.codes.base import Code, manifest_to_bytes
+from serverless_gc.codes.base import Code
+from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.encode.documents import read_document, write_document
 from serverless_gc.encode.partition import Partition
 from serverless_gc.encode.uploads import check_objects

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from serverless_gc.codes.base import manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.encode.documents import read_document, write_document
 from serverless_gc.errors import CorruptObject, InputError, ObjectNotFound, StoreError
 from serverless_gc.store.base import ObjectInfo, Store

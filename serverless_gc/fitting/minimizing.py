@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.background import blocking, homed
-from serverless_gc.codes.base import manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.data import CodedData, Reduction
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serverless_gc.codes.base import Certificate, Code, Tracker, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certificate, Code, Tracker
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.errors import InputError, NotDecodableError
 from serverless_gc.types import Array

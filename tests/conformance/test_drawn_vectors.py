@@ -12,7 +12,7 @@ import pytest
 from exact_vectors import DATA, KNOWN, close, evenly, sets_in, stored, tracked, written_again
 
 from serverless_gc.codes import from_manifest, get
-from serverless_gc.codes.base import manifest_from_bytes
+from serverless_gc.codes.manifests import manifest_from_bytes
 from serverless_gc.errors import NotDecodableError
 
 CASES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from serverless_gc.codes import get
-from serverless_gc.codes.base import manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_to_bytes
 
 CODES = [
     ("mds", {"n_workers": 7, "k": 4}),

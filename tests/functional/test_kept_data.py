@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import serverless_gc as sgc
 from serverless_gc import background
-from serverless_gc.codes.base import manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.errors import CorruptObject, InputError, LimitError, ObjectNotFound, StoreError
 from serverless_gc.limits import Limits
 from serverless_gc.store import LocalStore, MemoryStore, S3Store, StoreWrapper

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.lagrange.berrut import BerrutCode
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.registry import from_manifest, get
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 

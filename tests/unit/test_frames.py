@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.encoded.frames import FRAMES, Frame, HadamardFrame, deviation, make_frame, suboptimality
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError
 
 TIGHT = sorted(set(FRAMES) - {"gaussian"})

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import available, from_manifest, get
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import LinearGradientCode
 from serverless_gc.codes.gradient.approximate import missed_by_all
 from serverless_gc.codes.gradient.product import ProductGradientCode
 from serverless_gc.codes.gradient.spectral import spectral_bound
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError, NotDecodableError
 
 NAMES = [

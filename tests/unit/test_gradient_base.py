@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import LinearGradientCode
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError, NotDecodableError
 
 PAPER = [[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]]

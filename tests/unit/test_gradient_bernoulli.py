@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from approx_codes import mean_within
 
-from serverless_gc.codes.base import manifest_to_bytes
 from serverless_gc.codes.gradient.bernoulli import BernoulliCode, RegularizedBernoulliCode
+from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.errors import InputError
 
 

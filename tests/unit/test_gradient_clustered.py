@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import ClusteredCode, StragglerPredictor
 from serverless_gc.codes.gradient.dynamic_clusters import balanced_assignment
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError, NotDecodableError
 
 

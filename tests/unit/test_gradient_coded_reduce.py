@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest, get
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import CodedReduceCode, CyclicRepetitionCode
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError, NotDecodableError
 
 PAPER = CyclicRepetitionCode(3, 3, stragglers=1, coefficients=[[0.5, 1], [1, -1], [1, 0.5]])

@@ -8,10 +8,10 @@ import pytest
 from gradient_sets import fed
 
 from serverless_gc.codes import from_manifest
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import CyclicRepetitionCode
 from serverless_gc.codes.gradient.coefficients import best_draw
 from serverless_gc.codes.gradient.cyclic import annihilated_rows
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 
 PAPER = [[0.5, 1], [1, -1], [1, 0.5]]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest, get
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import (
     ClusteredCode,
     CodedReduceCode,
@@ -21,6 +20,7 @@ from serverless_gc.codes.gradient import (
     worst_case,
 )
 from serverless_gc.codes.gradient.worst import greedy_worst
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError, NotDecodableError
 
 NAMES = ["clustered", "coded-reduce", "cyclic", "cyclic-mds", "frc", "nested", "ye-abbe"]

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.gradient import NestedCode, worst_case
 from serverless_gc.codes.gradient.nested import nested_rows
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError, NotDecodableError
 
 H = np.array([[1.0, 2, 3, -6], [1, -1, 2, -2], [2, 1, -1, -2]])

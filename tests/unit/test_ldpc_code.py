@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes import from_manifest, get
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.peeling.density import density_evolution, erasure_threshold
 from serverless_gc.codes.peeling.ldpc import LDPCCode
 from serverless_gc.codes.peeling.ldpc_graph import balanced_rows

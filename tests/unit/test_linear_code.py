@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
 from serverless_gc.codes.linear import LinearCode, as_linear, outside
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.codes.replication import ReplicationCode
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError

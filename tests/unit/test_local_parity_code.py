@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import get
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
 from serverless_gc.codes.linear import as_linear
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.product.code import ProductCode
 from serverless_gc.codes.product.local_parity import LocalParityCode
 from serverless_gc.codes.registry import from_manifest

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import from_manifest, get
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.peeling.lt import LTCode, recommended_alpha
 from serverless_gc.codes.peeling.soliton import draw_symbols, robust_soliton
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.matmul import (
     ComplexPolynomialCode,
     EntangledCode,

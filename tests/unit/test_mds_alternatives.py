@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes import get
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.mds.code import MDSCode
 from serverless_gc.codes.mds.nonsystematic import NonsystematicMDSCode
 from serverless_gc.codes.mds.points import chebyshev, gaussian, roots_of_unity, vandermonde

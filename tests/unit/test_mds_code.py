@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
 from serverless_gc.codes.linear import as_linear
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.mds.code import MDSCode
 from serverless_gc.codes.mds.parity import draw_parity, smallest_singular_value, spectral_norm
 from serverless_gc.codes.registry import from_manifest

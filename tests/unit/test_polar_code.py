@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.polar.code import PolarCode, butterfly
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
 

@@ -9,8 +9,8 @@ from gradient_sets import fed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.linear import as_linear
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.polar.code import PolarCode
 from serverless_gc.codes.polar.design import channel_erasures
 from serverless_gc.codes.polar.unknowns import expand

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from serverless_gc import coded_gradient
 from serverless_gc.codes import get
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
 from serverless_gc.codes.linear import as_linear
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.product.code import ProductCode
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError

@@ -9,8 +9,8 @@ import pytest
 
 import serverless_gc.codes
 from serverless_gc.codes import MDSCode, available, from_manifest, get, registry
-from serverless_gc.codes.base import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.linear import LinearCode
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.errors import InputError
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serverless_gc.codes import get
-from serverless_gc.codes.base import Certifier, manifest_from_bytes, manifest_to_bytes
+from serverless_gc.codes.base import Certifier
 from serverless_gc.codes.linear import LinearCode
+from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.registry import from_manifest
 from serverless_gc.codes.short_dot import ShortDotCode
 from serverless_gc.encode import encode_rows

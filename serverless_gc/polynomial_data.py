@@ -12,8 +12,9 @@ from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.multi import LagrangeMultiMessage
-from serverless_gc.data import EncodedPair, PairData, Reduction
+from serverless_gc.data import PairData, Reduction
 from serverless_gc.encode import Source, array_digest
+from serverless_gc.encoded_pair import EncodedPair
 from serverless_gc.errors import InputError
 from serverless_gc.jobs import normal_job
 from serverless_gc.least_squares import LeastSquares, target_moments

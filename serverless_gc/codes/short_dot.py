@@ -21,11 +21,11 @@ from serverless_gc.codes.base import Certificate, Code, check_message
 from serverless_gc.codes.blocks import Output, check_blocks, promoted
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.nonsystematic import AllOrNothingTracker, require
-from serverless_gc.codes.mds.parity import check_seed
 from serverless_gc.codes.received import accuracy_warning, receive, refuse_inaccurate
 from serverless_gc.codes.support import Support
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["ShortDotCode"]

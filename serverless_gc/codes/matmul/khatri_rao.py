@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.codes.mds.code import MDSCode
-from serverless_gc.codes.mds.parity import check_seed, smallest_singular_value
+from serverless_gc.codes.mds.parity import smallest_singular_value
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import Array
 
 __all__ = ["KhatriRaoCode"]

@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike
 
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.sizes import complete_sides
-from serverless_gc.codes.mds.parity import check_seed, explicit_parity
+from serverless_gc.codes.mds.parity import explicit_parity
 from serverless_gc.codes.product.code import ProductCode
 from serverless_gc.codes.product.layout import line_parity
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 
 __all__ = ["ProductMatmulCode"]
 

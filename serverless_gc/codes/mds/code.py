@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted, put
-from serverless_gc.codes.mds.parity import check_seed, draw_parity, explicit_parity, spectral_norm
+from serverless_gc.codes.mds.parity import draw_parity, explicit_parity, spectral_norm
 from serverless_gc.codes.received import (
     accuracy_warning,
     default_tolerance,
@@ -27,6 +27,7 @@ from serverless_gc.codes.received import (
 )
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["CountTracker", "MDSCode"]

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from serverless_gc.codes.base import Code, check_dense, check_message
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.code import CountTracker
-from serverless_gc.codes.mds.parity import check_seed
 from serverless_gc.codes.mds.points import chebyshev, gaussian, refuse_unstable, vandermonde
 from serverless_gc.codes.received import not_decodable
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 from serverless_gc.types import FloatArray
 
 __all__ = ["AllOrNothingTracker", "NonsystematicMDSCode", "check_at_most", "require"]

@@ -12,25 +12,12 @@ from serverless_gc.codes.base import check_dense
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
-__all__ = ["check_seed", "draw_parity", "explicit_parity", "smallest_singular_value", "spectral_norm"]
+__all__ = ["draw_parity", "explicit_parity", "smallest_singular_value", "spectral_norm"]
 
 _WORST_CONDITION = 1e8
 _CHECKED_SUBSETS = 5000
 _DRAWS = 20
 _POWER_STEPS = 30
-
-
-def check_seed(seed: int) -> int:
-    """Return a seed as an integer.
-
-    Raises
-    ------
-    InputError
-        If it is not an integer of at least 0.
-    """
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
-        raise InputError(f"seed must be an integer of at least 0, got {seed!r}")
-    return int(seed)
 
 
 def draw_parity(rows: int, k: int, kind: str, seed: int) -> FloatArray:

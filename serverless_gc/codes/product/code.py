@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.mds.parity import check_seed
 from serverless_gc.codes.product.base import GridCode, make_sides
 from serverless_gc.codes.product.grids import check_sides, choose_grid
 from serverless_gc.errors import InputError
+from serverless_gc.inject import check_seed
 
 __all__ = ["ProductCode"]
 

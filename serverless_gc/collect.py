@@ -52,7 +52,8 @@ class Collector:
     """Keeps the values that arrived, each in the row where the decoder wants it.
 
     A message that carries a source block unchanged is copied straight into that block's place in the answer, so a
-    systematic code has nothing to copy when it decodes.
+    systematic code has nothing to copy when it decodes. Where a second one carries the same block, the decoder chooses
+    between them and compares them: then neither lies in the answer, which it writes.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ class Collector:
         self.dtype = dtype
         self.answer = np.empty((code.k, *shape), dtype) if code.target == "blocks" else None
         self.values: dict[int, Array] = {}
-        self._taken: set[int] = set()
+        self._placed: dict[int, int] = {}
 
     def file_all(self, messages: Sequence[int], value: Array) -> None:
         """Keep what one worker sent: its message, or for several their stack; errors as for `file`."""
@@ -100,10 +101,15 @@ class Collector:
         if not cmath.isfinite(value.sum()) and not np.isfinite(value).all():
             raise InvokeError("result holds NaN or Inf; it is counted as not arrived", kind="bad-reply")
         source = None if self.answer is None else self.code.source_of(message)
-        if self.answer is None or source is None or source in self._taken:
+        if self.answer is None or source is None:
             row = np.empty(self.shape, self.dtype)
+        elif source in self._placed:
+            row = np.empty(self.shape, self.dtype)
+            first = self._placed[source]
+            if np.may_share_memory(self.values[first], self.answer):
+                self.values[first] = self.values[first].copy()
         else:
-            self._taken.add(source)
+            self._placed[source] = message
             row = self.answer[source]
         row[...] = value
         self.values[message] = row

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
-from serverless_gc.codes.blocks import Output, as_row, combine, copy_blocks, promoted, put
+from serverless_gc.codes.blocks import Output, combine, copy_blocks, promoted, put
 from serverless_gc.codes.received import (
+    Received,
     default_tolerance,
     not_decodable,
     receive,
@@ -172,17 +173,17 @@ class ReplicationCode(Code):
         got = receive(values, self.n_workers)
         first = self._first_copies(got.ids)
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
+        surplus = sorted(set(got.ids).difference(first))
+        # Compared before anything is written: any one of the copies may lie where the answer goes.
+        residual = max((self._mismatch(got, first[self.source_of(i)], i, scale) for i in surplus), default=0.0)
+        refuse_mismatch(self.name, residual, max(tolerance or 0.0, default_tolerance(got.dtype)), len(surplus))
         for j, i in enumerate(first):
             put(output.array, j, got.values[i])
-        surplus = sorted(set(got.ids).difference(first))
-        residual = max((self._mismatch(output, got.values[i], i, scale) for i in surplus), default=0.0)
-        refuse_mismatch(self.name, residual, max(tolerance or 0.0, default_tolerance(got.dtype)), len(surplus))
         return output.finish(), with_residual(Certificate("copy", used=tuple(first)), residual, len(surplus))
 
-    def _mismatch(self, output: Output, value: Array, message: int, scale: float) -> float:
-        chosen = output.rows([self.source_of(message)])[0]
-        copy = as_row(value, output.array.dtype)
-        return combine(np.empty((0, 2)), [chosen, copy], [], checks=np.array([[1.0, -1.0]]), scale=scale)
+    def _mismatch(self, got: Received, chosen: int, message: int, scale: float) -> float:
+        copies = got.rows([chosen, message], got.dtype)
+        return combine(np.empty((0, 2)), copies, [], checks=np.array([[1.0, -1.0]]), scale=scale)
 
     def params(self) -> dict[str, Any]:
         """Keyword parameters that rebuild this code."""

@@ -26,7 +26,7 @@ if os.environ.get("CI"):
 collect_ignore = ["data"]
 """Scripts that write stored test data; they run by themselves."""
 
-pytest.register_assert_rewrite(*(f"serverless_gc.testing.{name}_suite" for name in ("code", "invoker", "store")))
+pytest.register_assert_rewrite(*(f"serverless_gc.testing.{name}_suite" for name in ("invoker", "store")))
 
 
 @pytest.fixture(scope="session")

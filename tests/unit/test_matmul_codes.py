@@ -23,42 +23,6 @@ from serverless_gc.codes.registry import from_manifest, get
 from serverless_gc.codes.threshold import arrivals_needed
 from serverless_gc.collect import Collector
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
-from serverless_gc.testing.code_suite import CodeSuite
-
-
-class TestLaws(CodeSuite):
-    """The shipped suite. Source blocks are those of the left operand; those of the right one follow from them."""
-
-    @pytest.fixture(autouse=True, params=sorted(cases.MATMUL))
-    def name(self, request):
-        self.code = get(request.param, **cases.MATMUL[request.param])
-        # Of some coefficients of a polynomial fewer results than the threshold know, if their points are symmetric.
-        self.rank_exact = not request.param.endswith(("entangled", "matdot"))
-
-    def make_code(self):
-        return self.code
-
-    def blocks(self, code, seed=0, shape=(3, 4)):
-        return cases.operands(code, seed, (2, *shape))[0]
-
-    def right(self, code, blocks):
-        columns = np.random.default_rng(9).normal(size=(code.right.n_blocks, blocks.shape[1], 4))
-        single = blocks.dtype == np.float32
-        return columns.astype(np.float32).astype(np.float32 if single else np.result_type(blocks, float))
-
-    def sent(self, code, blocks):
-        return cases.multiplied(code, blocks, self.right(code, blocks))
-
-    def wanted(self, code, blocks):
-        return cases.wanted(code, blocks, self.right(code, blocks))
-
-    def follows(self, code, messages):
-        targets = getattr(code._products, "targets", np.eye(code.k))
-        rows = code.generator[list(messages)]
-        if not messages:
-            return False
-        solution = np.linalg.lstsq(rows.T, targets.T.astype(rows.dtype), rcond=1e-12)[0]
-        return bool(np.abs(rows.T @ solution - targets.T).max() < 1e-7)
 
 
 class TestUnknownsAreKroneckerRows:

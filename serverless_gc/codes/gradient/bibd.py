@@ -199,6 +199,8 @@ def _look_up(n_workers: int | None, k: int | None, family: str | None, load: int
     if n_workers is None and k is None:
         n_workers = 12 if reverse else _USUAL_WORKERS
     points, blocks = (k, n_workers) if reverse else (n_workers, k)
-    if not reverse:
-        return find_design(points=points, blocks=blocks, load=load, family=family)
-    return find_design(points=points, blocks=blocks, family=family)
+    try:
+        return find_design(points=points, blocks=blocks, load=None if reverse else load, family=family)
+    except InputError as error:
+        sizes = ", ".join(f"{name}={size}" for name, size in (("n_workers", n_workers), ("k", k)) if size is not None)
+        raise InputError(f"{sizes}: {error}") from None

@@ -75,7 +75,10 @@ class HeterogeneousCode(ApproximateCode):
         self._p = _probabilities(p, self.n_workers)
         if placement is None:
             load = min(self.k, -(-2 * self.k // self.n_workers)) if load is None else load
-            placement = allocate(self._p, self.k, load)
+            try:
+                placement = allocate(self._p, self.k, load)
+            except InputError as error:
+                raise InputError(f"load: {error}") from None
         elif load is not None:
             raise InputError("load must not be given together with placement: the placement says it")
         self._holders = _holders(placement, self.n_workers, self.k)

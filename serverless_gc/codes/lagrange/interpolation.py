@@ -215,7 +215,7 @@ class Interpolation:
         q, r = np.linalg.qr(rows, mode="complete")
         checks = q[:, size : size + _MOST_CHECKS].conj().T
         if len(place) == self.k:  # every block is there as it is
-            weights = np.zeros((self.k, len(ids)))
+            weights = np.zeros((self.k, len(ids)), rows.dtype)  # as complex as the checks are
             weights[list(place), list(place.values())] = 1.0
             weights = weights.sum(axis=0, keepdims=True) if self.total else weights
             return Weighting(weights, checks, float(np.linalg.norm(weights, axis=1).max()), "copy")

@@ -98,6 +98,11 @@ class LagrangeMultiMessage(ConsecutiveMessages):
         """The sum over the blocks is wanted."""
         return "sum"
 
+    @property
+    def guaranteed_threshold(self) -> int:
+        """Workers after which every set decodes, if each sent all its messages: ``T / r``, rounded up."""
+        return -(-self.threshold // self.r)
+
     def point(self, message: int) -> int:
         """Index of a message's point among the ``n_messages`` Chebyshev points."""
         check_message(message, self.n_messages)

@@ -1,10 +1,84 @@
-"""Published figures that the tests of single codes leave out: thresholds at a thousand workers, accuracy targets."""
+"""Every code waits for as many results, or is as far off, as its construction specifies; accuracy targets."""
+
+import math
 
 import numpy as np
 import pytest
+from specified import (
+    ARRIVALS,
+    ERRORS,
+    LINES,
+    covered,
+    determined,
+    together,
+    two_level,
+)
 
 from serverless_gc.codes import available, get
 from serverless_gc.codes.threshold import arrivals_needed
+
+
+def test_no_code_is_left_out():
+    assert {row.code for row in (*ARRIVALS, *ERRORS)} == {info.name for info in available()}
+    assert {row.code for row in ERRORS} >= {info.name for info in available() if not info.exact}
+    assert {row.code for row in ARRIVALS} >= {info.name for info in available() if info.exact}
+    assert all(row.source for row in (*ARRIVALS, *ERRORS))
+
+
+@pytest.mark.parametrize("row", ARRIVALS, ids=[f"{row.code}-{i}" for i, row in enumerate(ARRIVALS)])
+def test_results_awaited(row):
+    found = row.measured()
+    assert abs(found.middle - row.mean) <= 3 * np.hypot(found.standard_error, row.uncertain) + 1e-9, row
+    if row.law is not None:
+        assert found.each.max() <= next(t for t, p in enumerate(row.law) if p > 1 - 1e-9), "more than the worst case"
+    if not math.isnan(row.p95):
+        # A share of 0.95 found in so many orders, here and there.
+        spread = 3 * math.sqrt(0.95 * 0.05 * (1 / found.each.size + 1 / row.orders))
+        assert (found.each < row.p95).mean() - spread <= 0.95 <= (found.each <= row.p95).mean() + spread, row
+
+
+@pytest.mark.parametrize("row", ERRORS, ids=[f"{row.code}-{i}" for i, row in enumerate(ERRORS)])
+def test_errors_of_approximate_codes(row):
+    found = row.measured()
+    assert abs(found.middle - row.mean) <= 3 * np.hypot(found.standard_error, row.uncertain) + 1e-9, row
+
+
+def stragglers(law, *numbers):
+    return [law[-1 - lost] for lost in numbers]
+
+
+@pytest.mark.parametrize(
+    ("found", "stated"),
+    [
+        (covered(12, 4)[4:11], [0.163636, 0.409091, 0.642857, 0.818182, 0.927273, 0.981818, 1]),  # G2
+        (covered(6, 3)[3:6], [0.4, 0.8, 1]),  # G2
+        (stragglers(together(*[[0, 0, 0, 1, 1]] * 5), 2, 3, 4, 5), [0.8421053, 0.5614035, 0.2641899, 0.0660475]),  # G8
+        (stragglers(together(*[[0, 0, 1, 1, 1]] * 5), 3, 5, 10), [0.982456, 0.840041, 0.042088]),  # G8
+        (two_level((3, 2), (3, 2))[5:7], [117 / 126, 1]),  # G14.2
+        (stragglers(two_level((4, 3), (3, 1)), 5, 6), [1, 918 / 924]),  # G14.2
+        ([determined(LINES, np.eye(4))[4]], [315 / 495]),  # D14
+    ],
+)
+def test_laws_are_those_of_the_specifications(found, stated):
+    np.testing.assert_allclose(found, stated, atol=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("code", "params", "mean"),
+    [
+        ("replication", {"n_workers": 64}, 54.934),
+        ("replication", {"n_workers": 90}, 65.039),
+        ("polar", {"n_workers": 8, "mode": "sc"}, 4.3143),
+        ("polar", {"n_workers": 8, "mode": "peel"}, 4.2571),
+        ("polar", {"n_workers": 8, "mode": "rank"}, 4.1714),
+        ("frc", {"n_workers": 12}, 6.057143),
+        ("frc", {"n_workers": 6}, 3.8),
+    ],
+)
+def test_means_of_laws_are_those_of_the_specifications(code, params, mean):
+    [row] = [row for row in ARRIVALS if row.code == code and params.items() <= row.params.items()]
+    assert row.mean == pytest.approx(mean, abs=5.1 * 10.0 ** -len(str(mean).partition(".")[2]) / 10)
+
 
 # mode, n, k, mean of the table (to its last digit), orders drawn here
 POLAR = [

@@ -1,7 +1,7 @@
 """What every code was specified by: results awaited, or for approximate codes the error, and where each figure is from.
 
-Sections are those of the two specifications behind this library: D for codes of data and partial results, G for codes of
-gradients. Where a figure follows from a definition there is a law, the chance that a random set of so many workers
+Sections are those of the two specifications behind this library: D for codes of data and partial results, G for codes
+of gradients. Where a figure follows from a definition there is a law, the chance that a random set of so many workers
 decodes, worked out here from the definition alone; else it is a measurement of another implementation, with its own
 uncertainty.
 """

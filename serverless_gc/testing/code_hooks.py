@@ -106,11 +106,16 @@ class CodeHooks:
         By default no worker, no block, and sizes that are no integers.
         """
         code = self.make_code()
-        if _takes_sizes(code):
-            n, k = code.n_workers, code.k
-            for bad in (0, -1, 2.5, True):
-                yield "n_workers", lambda bad=bad: _sized(code, bad, k)  # type: ignore[misc]
-                yield "k", lambda bad=bad: _sized(code, n, bad)  # type: ignore[misc]
+        n, k = code.n_workers, code.k
+        if not _takes_sizes(code):
+            return
+        try:
+            _sized(code, n, k)
+        except InputError:  # this size is one for other parameters
+            return
+        for bad in (0, -1, 2.5, True):
+            yield "n_workers", lambda bad=bad: _sized(code, bad, k)  # type: ignore[misc]
+            yield "k", lambda bad=bad: _sized(code, n, bad)  # type: ignore[misc]
 
     # -- helpers -------------------------------------------------------------------------------------
 
@@ -193,7 +198,10 @@ def _fold(code: Code) -> int:
 
 
 def _takes_sizes(code: Code) -> bool:
-    return {"n_workers", "k"} <= set(inspect.signature(type(code)).parameters)
+    """Whether the class can be made from its sizes alone."""
+    parameters = inspect.signature(type(code)).parameters
+    needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+    return needed <= {"n_workers", "k"} <= set(parameters)
 
 
 def _sized(code: Code, n_workers: Any, k: Any) -> Code:

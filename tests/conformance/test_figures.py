@@ -5,17 +5,20 @@ import math
 import numpy as np
 import pytest
 from specified import (
+    ALONE,
     ARRIVALS,
     ERRORS,
     LINES,
+    Arrivals,
     covered,
     determined,
+    grid,
+    sizes,
     together,
     two_level,
 )
 
 from serverless_gc.codes import available, get
-from serverless_gc.codes.threshold import arrivals_needed
 
 
 def test_no_code_is_left_out():
@@ -25,7 +28,54 @@ def test_no_code_is_left_out():
     assert all(row.source for row in (*ARRIVALS, *ERRORS))
 
 
-@pytest.mark.parametrize("row", ARRIVALS, ids=[f"{row.code}-{i}" for i, row in enumerate(ARRIVALS)])
+def polar(n, k, mode, mean, p95, uncertain, trials, orders=100):
+    params = {"n_workers": n, "k": k, "mode": mode}
+    return Arrivals("polar", params, "D3.6", mean=mean, p95=p95, uncertain=uncertain, trials=trials, orders=orders)
+
+
+LARGE = (
+    polar(128, 64, "sc", 78.0, 89, 0.5, 200),
+    polar(128, 64, "peel", 75.9, 87, 1.6, 200),
+    polar(128, 64, "rank", 72.4, 84, 7.0, 100, orders=20),
+    polar(512, 256, "sc", 310.0, 340, 0.5, 40),
+    polar(512, 256, "peel", 299.2, 329, 1.6, 30),
+    polar(1024, 512, "sc", 612.9, 659, 0.5, 30),
+    polar(1024, 512, "peel", 589.9, 642, 1.6, 20),
+    polar(1024, 768, "sc", 843.0, 877, 0.5, 30),
+    polar(1024, 768, "peel", 826.0, 859, 1.6, 20),
+    polar(1024, 896, "peel", 933.7, 962, 1.6, 20),
+    # Shortened; their table has two decimals of a multiple of k, as have those below.
+    *(
+        Arrivals("polar", sizes(n, k, mode="peel"), "D3.9", mean=mean, uncertain=0.005 * k, trials=trials)
+        for n, k, mean, trials in [(100, 50, 60.0, 200), (100, 75, 81, 200), (300, 150, 175.5, 50), (600, 450, 486, 20)]
+    ),
+    Arrivals("product", grid(32, 28), "D6.3", mean=816.0, uncertain=0.5, p95=827, orders=300, trials=30),
+    *(
+        Arrivals(
+            *("ldpc", sizes(1024, k, **ALONE), "D8.2"),
+            mean=mean,
+            uncertain=0.005 * k,
+            p95=p95,
+            orders=50,
+            trials=50,
+            draws=5,
+        )
+        for k, mean, p95 in ((512, 1.13 * 512, 599), (768, 1.06 * 768, 826))
+    ),
+    Arrivals(
+        *("lt", sizes(1500, 1000, alpha=1.5, **ALONE), "D7.2"),
+        mean=1125.0,
+        uncertain=5.0,
+        p95=1230,
+        orders=100,
+        trials=60,
+        draws=10,
+    ),
+)
+"""Too large to be tried as often as those in the picture."""
+
+
+@pytest.mark.parametrize("row", [*ARRIVALS, *LARGE], ids=lambda row: f"{row.code}-{row.source}")
 def test_results_awaited(row):
     found = row.measured()
     assert abs(found.middle - row.mean) <= 3 * np.hypot(found.standard_error, row.uncertain) + 1e-9, row
@@ -37,7 +87,7 @@ def test_results_awaited(row):
         assert (found.each < row.p95).mean() - spread <= 0.95 <= (found.each <= row.p95).mean() + spread, row
 
 
-@pytest.mark.parametrize("row", ERRORS, ids=[f"{row.code}-{i}" for i, row in enumerate(ERRORS)])
+@pytest.mark.parametrize("row", ERRORS, ids=lambda row: f"{row.code}-{row.source}")
 def test_errors_of_approximate_codes(row):
     found = row.measured()
     assert abs(found.middle - row.mean) <= 3 * np.hypot(found.standard_error, row.uncertain) + 1e-9, row
@@ -78,48 +128,6 @@ def test_laws_are_those_of_the_specifications(found, stated):
 def test_means_of_laws_are_those_of_the_specifications(code, params, mean):
     [row] = [row for row in ARRIVALS if row.code == code and params.items() <= row.params.items()]
     assert row.mean == pytest.approx(mean, abs=5.1 * 10.0 ** -len(str(mean).partition(".")[2]) / 10)
-
-
-# mode, n, k, mean of the table (to its last digit), orders drawn here
-POLAR = [
-    ("sc", 128, 64, 78.0, 0.05, 200),
-    ("peel", 128, 64, 75.9, 0.05, 200),
-    ("rank", 128, 64, 72.4, 0.5, 100),
-    ("sc", 512, 256, 310.0, 0.5, 40),
-    ("peel", 512, 256, 299.2, 1.6, 30),
-    ("sc", 1024, 512, 612.9, 0.5, 30),
-    ("peel", 1024, 512, 589.9, 1.6, 15),
-    ("sc", 1024, 768, 843.0, 0.5, 30),
-    ("peel", 1024, 768, 826.0, 1.6, 15),
-    ("peel", 1024, 896, 933.7, 1.6, 15),
-    ("peel", 100, 50, 60.0, 0.25, 200),
-    ("peel", 100, 75, 81.0, 0.375, 200),
-    ("peel", 300, 150, 175.5, 0.75, 50),
-    ("peel", 600, 450, 486.0, 2.25, 15),
-]
-"""The last four are shortened; their table has two decimals of a multiple of ``k``."""
-
-
-@pytest.mark.parametrize(("mode", "n", "k", "mean", "digit", "trials"), POLAR)
-def test_average_threshold_of_polar_codes(mode, n, k, mean, digit, trials):
-    found = arrivals_needed(get("polar", n_workers=n, k=k, mode=mode), trials=trials, seed=3)
-    assert found.never == 0
-    assert abs(found.mean - mean) < 3 * np.hypot(found.standard_error, digit)
-
-
-@pytest.mark.parametrize(("grid", "n", "k", "mean"), [(((3, 2), (3, 2)), 9, 4, 4.46), (((4, 3), (4, 3)), 16, 9, 10.0)])
-def test_average_threshold_of_small_products(grid, n, k, mean):
-    """The exact mean by the vectors of the same grid: 4.46 is 300 orders' estimate of it."""
-    found = arrivals_needed(get("product", n_workers=n, k=k, grid=grid), trials=600, seed=2)
-    assert abs(found.mean - mean) < 3 * found.standard_error * 3**0.5
-
-
-@pytest.mark.parametrize(("n", "k"), [(20, 15), (64, 48)])
-@pytest.mark.parametrize("name", ["mds", "mds-nonsystematic", "short-dot"])
-def test_codes_that_need_exactly_their_threshold(name, n, k):
-    code = get(name, n_workers=n, k=k)
-    found = arrivals_needed(code, trials=20)
-    assert (found.mean, found.worst) == (code.guaranteed_threshold, code.guaranteed_threshold)
 
 
 # code, parameters, largest relative error in double and in single precision

@@ -69,6 +69,14 @@ OPTIONS = {
     ),
     "polar-stages-peel": ("polar", {"n_workers": 12, "k": 6, "stages": 2, "mode": "peel"}),
     "polar-stages-sc": ("polar", {"n_workers": 12, "k": 6, "stages": 2, "mode": "sc"}),
+    "product-gradient-6": (
+        "product-gradient",
+        {"outer": {"code": "frc", "n_workers": 2}, "inner": {"code": "cyclic", "n_workers": 3}},
+    ),
+    "product-gradient-9": (
+        "product-gradient",
+        {"outer": {"code": "cyclic", "n_workers": 3}, "inner": {"code": "cyclic", "n_workers": 3}},
+    ),
     "ye-abbe-folded": ("ye-abbe", {"n_workers": 6, "stragglers": 2, "fold": 2}),
 }
 """Further instances, of other decoders and constructions."""

@@ -104,6 +104,15 @@ def coded_reduce(code, messages):
     return sum(m < code.branching for m in messages) >= code.branching - code.tolerated
 
 
+def two_level(code, messages):
+    """Enough rows that have enough workers each, or columns."""
+    arrived = np.zeros((code.outer.n_workers, code.inner.n_workers), bool)
+    arrived.reshape(-1)[list(messages)] = True
+    rows, columns = (side.n_workers - side.tolerated for side in (code.outer, code.inner))
+    by_rows = (arrived.sum(axis=1) >= columns).sum() >= rows
+    return by_rows or (arrived.sum(axis=0) >= rows).sum() >= columns
+
+
 def pairs(code, messages):
     return sum({2 * j, 2 * j + 1} <= set(messages) for j in range(code.n_workers)) >= code.k // 2
 
@@ -130,6 +139,7 @@ RULES = {
     "polar-stages-hadamard": polar_sequential,
     "polar-stages-peel": polar_peel,
     "polar-stages-sc": polar_sequential,
+    "product-gradient-9": two_level,
     "rotation": pairs,
     "short-dot": count(lambda c: c.threshold),
 }

@@ -73,11 +73,8 @@ class CodeHooks:
 
     def threshold(self, code: Code) -> int | None:
         """Return how many workers always suffice, whichever they are; None if the code promises nothing."""
-        known: int | None = getattr(code, "guaranteed_threshold", None)
-        tolerated = getattr(code, "tolerated", 0)
-        if known is None and (tolerated or (code.exact and hasattr(code, "tolerated"))):
-            return int(code.n_workers - tolerated)
-        return known
+        threshold: int | None = getattr(code, "guaranteed_threshold", None)
+        return threshold
 
     def promise(self, code: Code, blocks: Array, certificate: Certificate) -> float:  # noqa: ARG002 - others need the code
         """Return how far from what is wanted an answer from these blocks may be, rounding aside."""

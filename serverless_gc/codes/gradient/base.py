@@ -179,6 +179,11 @@ class GradientCode(Code):
         """How many stragglers, whichever they are, leave the answer exact."""
         return 0
 
+    @property
+    def guaranteed_threshold(self) -> int | None:
+        """Workers after which every set decodes; None for an approximate code of which all may not give the answer."""
+        return self.n_workers - self.tolerated if self.exact or self.tolerated else None
+
     def expected_error(self, arrived: int) -> float | None:
         """Mean of ``err(F)`` over uniformly random sets of so many arrivals; None if no closed form is known."""
         return 0.0 if arrived >= self.n_workers - self.tolerated else None

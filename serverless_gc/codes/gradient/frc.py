@@ -156,11 +156,6 @@ class FractionalRepetitionCode(GradientCode):
         return self._stragglers
 
     @property
-    def guaranteed_threshold(self) -> int:
-        """Arrivals that suffice whichever they are."""
-        return self.n_workers - self._stragglers
-
-    @property
     def average_threshold(self) -> float:
         """Mean number of arrivals until the gradient is determined, in random order."""
         n = self.n_workers

@@ -40,7 +40,7 @@ def undecodable(
     missing = tracker.missing()
     here = set(arrived)
     n_results = sum(here.issuperset(code.placement(slot)) for slot in range(code.n_workers))
-    blocks = "partitions" if code.target == "sum" else "blocks"
+    blocks, lost = ("partitions", "counted") if code.target == "sum" else ("blocks", "reconstructed")
     causes = _counted(outcome.failures.values())
     started = {record.slot for record in outcome.records} or set(range(code.n_workers))
     unstarted = [slot for slot in range(code.n_workers) if slot not in started]
@@ -53,9 +53,12 @@ def undecodable(
         causes.append(f"{silent}x not awaited: could not make up for what is lost")
     said = (
         f"{n_results} of {code.n_workers} results arrived within {outcome.duration:.1f} s of submission; "
-        f"{len(missing)} of {code.k} {blocks} cannot be {'counted' if code.target == 'sum' else 'reconstructed'} "
-        f"({_listed(missing)}). "
-        f"Causes: {'; '.join(causes) or 'none reported'}."
+        + (
+            f"{len(missing)} of {code.k} {blocks} cannot be {lost} ({_listed(missing)}). "
+            if missing
+            else f"all {code.k} {blocks} can be {lost} from them, but the wait policy wants more results. "
+        )
+        + f"Causes: {'; '.join(causes) or 'none reported'}."
     )
     counts = outcome.counts
     if counts.failed and counts.failed == counts.failures.get("denied", 0):

@@ -24,6 +24,19 @@ def test_failed_workers_are_stragglers(name):
         s.encode(X, y, code=gradient_codes.EXACT[name]()).gradient(w)
 
 
+def test_a_policy_that_wants_more_than_can_come_is_named():
+    X, y, w, _ = problem("squared", 40)
+    slow = sgc.inject.Stragglers(fraction=[0], slowdown=10)  # so that all others are there when it fails
+    lost = [slow, sgc.inject.Faults(non_finite=[0])]
+    options = {"inject": lost, "max_attempts": 1, "policy": lambda code: sgc.FirstK(code.n_workers)}
+    said = r"11 of 12 results .* all 12 partitions can be counted from them, but the wait policy wants more"
+    with (
+        sgc.Session("simulated", delay=sgc.stragglers.Constant(1.0), **options) as s,
+        pytest.raises(sgc.NotDecodableError, match=said),
+    ):
+        s.encode(X, y, code="frc", n_workers=12, stragglers=1).gradient(w)
+
+
 def late(*slots):
     """These workers need ten thousand seconds of a virtual clock."""
     return sgc.Session(

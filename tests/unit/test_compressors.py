@@ -19,8 +19,8 @@ from serverless_gc.policies import (
     error_for,
     independent_bits,
 )
-from serverless_gc.policies.packing import pack, unpack
 from serverless_gc.types import Compressor
+from serverless_gc.wire.packing import pack, unpack
 
 ALL = [
     DitheredUniform(0.7),
@@ -47,7 +47,7 @@ def test_packing_loses_nothing(whole):
 
 def test_what_cannot_be_packed_is_refused():
     for bad in (np.array([np.nan]), np.array([1e30])):
-        with pytest.raises(InputError, match="values must be finite"):
+        with pytest.raises(ValueError, match="values must be finite"):
             pack(bad)
 
 

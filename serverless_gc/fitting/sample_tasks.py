@@ -1,0 +1,245 @@
+"""Tasks of stochastic trainings: gradients on mini-batches, local steps, and what their workers are told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
+from serverless_gc.collect import OVERFLOW
+from serverless_gc.engine import Completion, Counts, RoundOutcome, VirtualHost
+from serverless_gc.errors import InvokeError
+from serverless_gc.fitting.gradient_tasks import GradientTasks
+from serverless_gc.fitting.placing import Placing
+from serverless_gc.fitting.schemes import Scheme
+from serverless_gc.jobs import Job, StoredObjective
+from serverless_gc.observe import Report
+from serverless_gc.partials import PartsWatch
+from serverless_gc.resources import Resources
+from serverless_gc.types import Array, TaskSpec
+from serverless_gc.wire.sampled import Sampled
+
+__all__ = ["SampleTasks", "Sampling"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """What the tasks of a training have in common.
+
+    Attributes
+    ----------
+    objective
+        The loss on the stored partitions.
+    placing
+        Which of them a task is about.
+    shape
+        Of the model.
+    batch
+        Rows of a mini-batch; 0 for all rows of the task's partitions.
+    l2
+        Adds ``0.5 * l2 * ||w||**2``.
+    rate
+        Step length of local steps, by the version.
+    value
+        Whether the loss is wanted: True, or ``"if-given"``.
+    """
+
+    objective: StoredObjective
+    placing: Placing
+    shape: tuple[int, ...]
+    batch: int
+    l2: float
+    rate: Callable[[int], float]
+    value: bool | str
+
+
+class SampleTasks(GradientTasks):
+    """Does the tasks of a scheme, through the session's invoker and store.
+
+    Parameters
+    ----------
+    res
+        The session's.
+    scheme
+        What tasks do.
+    sampling
+        And on what.
+    n
+        Number of slots.
+    """
+
+    def __init__(self, res: Resources, scheme: Scheme, sampling: Sampling, n: int) -> None:
+        d = int(np.prod(sampling.shape))
+        self._extra = {"": 0, "sum_of_squares": d, "fisher": d * d}[scheme.stats]
+        self._messages = scheme.units if scheme.task == "mini-batches" else 1
+        self._scheme = scheme
+        self._sampling = sampling
+        job = Job(
+            code=IgnoreStragglersCode(n, n),
+            label="gradient",
+            kernel="sampled",
+            blocks=lambda spec: sampling.objective.blocks(self._parts(spec)),
+            shape=(self._messages * Sampled(0, None, np.zeros(d), np.zeros(self._extra)).pack().size,),
+            dtype=np.dtype(np.float64),
+            params=self._params,
+            stored=np.dtype(np.float64),
+            finish=lambda total: total,
+        )
+        super().__init__(res, job)
+        self._late: list[tuple[int, list[str]]] = []  # reports so far, and what voided attempts may still store
+        self._marks: list[tuple[float, str]] = []  # when they were put
+        self._voided: set[int] = set()  # versions whose tasks were given up, and whose workers do not know it yet
+        self._reports = 0
+        self._watch: PartsWatch | None = None
+        if self._messages > 1 and not self._virtual:
+            self._watch = PartsWatch(res.store, f"{self._base}/", self, self._task, 1, self._attempts.counts)
+
+    @property
+    def watch(self) -> PartsWatch | None:
+        """What looks for partial results, where somebody has to."""
+        return self._watch
+
+    @property
+    def traceback(self) -> str:
+        """What the worker said of the first failure of a user's function; empty if there was none."""
+        return self._attempts.traceback
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether a worker met numbers beyond all bounds."""
+        return self._attempts.reasons[OVERFLOW] > 0
+
+    def samples(self, outcome: RoundOutcome) -> float:
+        """Return how many rows are behind what a round used."""
+        used = sum(arrival.work_done for arrival in outcome.arrivals if arrival.body is not None)
+        used += sum(len(part.messages) for part in outcome.partials)
+        return used * (self._sampling.batch if self._scheme.task == "mini-batches" else 1.0)
+
+    @property
+    def _virtual(self) -> bool:
+        return isinstance(self._res.host, VirtualHost)
+
+    async def _attempt(self, task: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
+        watch = self._watch
+        if watch is not None:
+            watch.expect(task)
+        try:
+            return await super()._attempt(task)
+        except asyncio.CancelledError:
+            self._voided.add(task.version)
+            self._late.append((self._reports, [self._key(task), *self._part_keys(task)]))
+            raise
+        except InvokeError:
+            if watch is not None:
+                await watch.look()  # what it left behind counts
+            raise
+        finally:
+            if watch is not None:
+                watch.forget(task)
+
+    def _part_keys(self, task: TaskSpec) -> list[str]:
+        return [f"{self._key(task)}.{first:04d}" for first in range(self._messages - 1)]
+
+    # -- tasks ---------------------------------------------------------------------------------------
+
+    def _parts(self, spec: TaskSpec) -> list[int]:
+        return list(self._sampling.placing.hands[self._sampling.placing.hand(spec)])
+
+    def _params(self, spec: TaskSpec) -> Mapping[str, Any]:
+        sampling, scheme, placing = self._sampling, self._scheme, self._sampling.placing
+        hand = placing.hand(spec)
+        share = placing.share(hand) if scheme.balance and scheme.task != "local-sgd" else 1.0
+        objective = {**sampling.objective.params(placing.hands[hand]), "value": sampling.value}
+        params: dict[str, Any] = {
+            "node": 0,
+            "shape": sampling.shape,
+            "objective": objective,
+            "scale": share / placing.rows[hand],
+            "l2": sampling.l2,
+            "batch": sampling.batch,
+            "seed": spec.seed,
+            "units": scheme.units,
+            "extra": scheme.stats,
+        }
+        if scheme.task == "local-sgd":
+            params["lr"] = sampling.rate(spec.version)
+        if self._messages > 1:
+            params |= {"publish": 1, "n_messages": self._messages}
+        if spec.stop_at is not None and self._virtual:
+            params["units"] = int(spec.work)  # the virtual clock has said how many fit
+        elif spec.stop_at is not None:
+            params["stop_at"] = time.time() + (spec.stop_at - self._res.host.now)
+        return params
+
+    def _mark(self, version: int) -> str:
+        return f"{self._base}/closed/{version:07d}"
+
+    # -- results -------------------------------------------------------------------------------------
+
+    def knows(self, spec: TaskSpec, places: range) -> bool:  # noqa: ARG002 - an inbox that keeps nothing
+        """Whether messages are here already; an inbox's, see `serverless_gc.partials.Inbox`."""
+        return False
+
+    def file(self, spec: TaskSpec, first: int, value: Array) -> Array:  # noqa: ARG002 - as above
+        """Return the gradients in some messages."""
+        return np.stack([self._opened(row)[0] for row in value])
+
+    def _completed(self, task: TaskSpec, x: Array, value: Array, stats: Mapping[str, Any]) -> Completion:
+        told: dict[str, Any] = {**stats, "rows": self._sampling.placing.rows[self._sampling.placing.hand(task)]}
+        if self._scheme.task == "mini-batches":
+            opened = [self._opened(row) for row in value.reshape(self._messages, -1)]
+            losses = [sampled.loss for _, sampled in opened if sampled.loss is not None]
+            told |= {"loss": float(np.mean(losses))} if losses else {}
+            return Completion(np.stack([body for body, _ in opened]), float(self._messages), told)
+        body, sampled = self._opened(value)
+        if sampled.loss is not None:
+            told["loss"] = sampled.loss
+        if self._extra and body is not None:
+            told[self._scheme.stats] = sampled.extra.reshape((x.size, x.size) if self._extra > x.size else x.shape)
+        return Completion(body, sampled.samples, told)
+
+    def _opened(self, value: Array) -> tuple[Any, Sampled]:
+        """Return the body in a packed result, of the model's shape, and all of it."""
+        try:
+            sampled = Sampled.unpack(value, self._extra)
+            body = None if sampled.body is None else np.asarray(sampled.body).reshape(self._sampling.shape)
+        except ValueError as error:
+            raise InvokeError(f"the result is not one of a stochastic task: {error}", kind="bad-reply") from error
+        return body, sampled
+
+    # -- what is over --------------------------------------------------------------------------------
+
+    def report(self, counts: Counts, outcome: RoundOutcome | None = None) -> Report:
+        """Account for the tasks that ended; what they stored is deleted, and workers that were given up are told."""
+        self._reports += 1
+        now, patience = time.monotonic(), self._res.attempt_timeout
+        for version in self._voided:
+            self._marks.append((now, self._mark(version)))
+            self._res.chore(self._res.store.put(self._mark(version), b""))
+        self._voided = set()
+        # Given-up workers store what they have up to the next look at the mark: it is cleared a while after.
+        old = [keys for when, keys in self._late if when < self._reports - 2]
+        self._late = [(when, keys) for when, keys in self._late if when >= self._reports - 2]
+        self._over += [key for keys in old for key in keys]
+        self._over += [key for when, key in self._marks if now - when > patience]
+        self._marks = [(when, key) for when, key in self._marks if now - when <= patience]
+        if outcome is not None and self._messages > 1:
+            self._over += [key for arrival in outcome.arrivals for key in self._part_keys(arrival.task)]
+        return super().report(counts, outcome)
+
+    async def close(self) -> None:
+        """Tell workers that are still at it to stop, and delete what is left but the marks that say so."""
+        store = self._res.store
+        told = {key for _, key in self._marks} | {self._mark(version) for version in self._voided}
+        for version in self._voided:
+            await store.put(self._mark(version), b"")
+        self._voided = set()
+        keys = [info.key async for info in store.list(f"{self._base}/")]
+        self._res.chore(self._res.discard([key for key in keys if key not in told]))
+        for point in list(self._points):
+            self._res.once.pop(self._points.pop(point)[1], None)

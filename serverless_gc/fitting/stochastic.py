@@ -1,0 +1,187 @@
+"""`minimize_stochastic`: gradients on mini-batches or local steps of workers, under any rule of waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Literal
+
+from serverless_gc.background import blocking, homed
+from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
+from serverless_gc.encode.parts import Parts
+from serverless_gc.engine import Engine, milestones
+from serverless_gc.errors import InputError
+from serverless_gc.fitting.placing import Placing
+from serverless_gc.fitting.result import Fit, Iterate
+from serverless_gc.fitting.sample_tasks import SampleTasks, Sampling
+from serverless_gc.fitting.sampling import StochasticLoop
+from serverless_gc.fitting.schemes import Scheme, find_scheme
+from serverless_gc.gradient_call import AnyLoss
+from serverless_gc.gradient_data import GradientData
+from serverless_gc.optim import SGD
+from serverless_gc.optim.schedules import Rate, as_schedule
+from serverless_gc.prepare import check_operand, check_point, check_seconds, check_whole
+from serverless_gc.training import Training
+from serverless_gc.types import Optimizer
+from serverless_gc.worker import losses
+
+__all__ = ["minimize_stochastic", "minimize_stochastic_async"]
+
+
+@homed
+async def minimize_stochastic_async(
+    data: GradientData,
+    w0: Any,
+    *,
+    lr: Rate,
+    scheme: str | Scheme = "k-sync",
+    rounds: int = 100,
+    batch: int | None = None,
+    loss: AnyLoss = "squared",
+    l2: float = 0.0,
+    sample_weight: Any = None,
+    optimizer: Optimizer | None = None,
+    shards: Literal["drawn", "fixed"] | None = None,
+    n_workers: int | None = None,
+    seconds: float | None = None,
+    deadline: float | None = None,
+    seed: int = 0,
+    callback: Callable[[Iterate], Any] | None = None,
+    progress: bool = False,
+    **params: Any,
+) -> Fit:
+    """Minimize a mean loss by stochastic gradients of workers, waiting for as many as a scheme says.
+
+    Parameters
+    ----------
+    data
+        What `Session.encode` gave for a gradient code; with ``code="ignore-stragglers"`` there is one partition for
+        each of ``n_workers``.
+    w0
+        Where to begin: ``(n_cols,)``, ``(n_cols, c)``, or for a function of one's own any shape.
+    lr
+        Step length, or a function of the update's number ``0, 1, ...``.
+    scheme
+        A name, see the notes, or a `Scheme` composed of plug-ins.
+    rounds
+        Updates of the model.
+    batch
+        Rows of a mini-batch, drawn with replacement; None for all rows of the partition.
+    loss, l2, sample_weight
+        The objective, as for ``data.value_and_gradient`` with ``reduction="mean"``.
+    optimizer
+        Makes the steps, see `serverless_gc.optim`; by default what belongs to the scheme, with step length ``lr``.
+    shards
+        ``"drawn"``: every task is about a partition drawn by its seed, so that a slow slot does not tilt the objective.
+        ``"fixed"``: each slot has partitions of its own. By default what belongs to the scheme.
+    n_workers
+        Number of slots; as many as the data have workers if None.
+    seconds
+        Stop after so many seconds, on the clock of the backend.
+    deadline
+        Seconds in which each update must come; the session's by default.
+    seed
+        Of what tasks draw. The same results in the same order give the same bits; so does a repeated task.
+    callback
+        Told each update, in a thread of its own; stops the run by returning True. Values and gradients are those of the
+        update's samples.
+    progress
+        Show a bar.
+    **params
+        Parameters of the scheme.
+
+    Returns
+    -------
+    Fit
+        ``values`` are mean losses of the samples of each update, NaN where a function of one's own does not tell;
+        ``gradient`` is the direction of the last update.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong or does not go with another; nothing was stored or invoked.
+    NotDecodableError, DeadlineExceeded
+        If too few results came for an update (in time), because of the loss for example.
+    ConfigError
+        If workers cannot run the loss.
+
+    Examples
+    --------
+    >>> import numpy as np, serverless_gc as sgc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(160, 3))
+    >>> with sgc.Session("simulated") as s:
+    ...     data = s.encode(X, X @ [1.0, -2.0, 0.5], code="ignore-stragglers", n_workers=8)
+    ...     fit = sgc.minimize_stochastic(data, np.zeros(3), scheme="k-async", k=2, lr=0.1, batch=5, rounds=300)
+    >>> fit.w.round(2), fit.account.used, fit.account.samples
+    (array([ 1. , -2. ,  0.5]), 600, 3000.0)
+    """
+    if not isinstance(data, GradientData):
+        raise InputError(
+            "data must be what Session.encode gave for a gradient code, such as code='ignore-stragglers', whose "
+            f"partitions are what tasks draw from; got {type(data).__name__}"
+        )
+    point = check_point(w0, "w0")
+    if point.dtype.kind == "c":
+        raise InputError("w0 must be real")
+    rate = as_schedule(lr)
+    n = data.code.n_workers if n_workers is None else check_whole("n_workers", n_workers, 1)
+    rounds, seed = check_whole("rounds", rounds, 1), check_whole("seed", seed, 0)
+    rows = 0 if batch is None else check_whole("batch", batch, 1)
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    chosen = find_scheme(scheme, n, lr, params)
+    if shards is not None:
+        if chosen.shards == "grouped":
+            raise InputError("shards= does not go with groups, whose members share the partitions of their group")
+        chosen = replace(chosen, shards=shards)
+    if optimizer is not None:
+        if not (hasattr(optimizer, "init") and hasattr(optimizer, "step")):
+            raise InputError(f"optimizer must be one like those of serverless_gc.optim, got {optimizer!r}")
+        chosen = replace(chosen, optimizer=optimizer)
+    if chosen.task == "mini-batches" and batch is None:
+        raise InputError(f"scheme {chosen.name!r} splits its work into mini-batches: say how many rows, batch=")
+    placing = Placing.of(chosen.shards, Parts(data.n_rows, data.code.k), n)
+    code = IgnoreStragglersCode(n, n)
+    policy = data.owner.policy_for(code, deadline, inner=chosen.policy)
+    Engine(deepcopy(policy), n).open(0.0)  # what it cannot do with so many slots it says now
+    own = callable(loss) and not isinstance(loss, losses.Loss)
+    if not own:
+        check_operand(point, data.n_cols, "w0")
+    async with data.partitions(point, loss=loss, l2=l2, sample_weight=sample_weight) as stored:
+        res = await data.owner.resources()
+        tasks = SampleTasks(
+            res,
+            chosen,
+            Sampling(
+                objective=stored,
+                placing=placing,
+                shape=point.shape,
+                batch=rows,
+                l2=float(l2),
+                rate=rate,
+                value="if-given" if own and not chosen.needs_loss else True,
+            ),
+            n,
+        )
+        published = milestones(chosen.units, 1) if chosen.task == "mini-batches" else ()
+        engine = Engine(policy, n, max_attempts=res.max_attempts, seed=seed, milestones=lambda _: published)
+        training = Training(
+            engine,
+            res.host,
+            tasks.run,
+            point,
+            aggregator=chosen.aggregator,
+            optimizer=SGD(lr) if chosen.optimizer is None else chosen.optimizer,
+            transforms=chosen.transforms,
+            seed=seed,
+            watch=tasks.watch,
+        )
+        loop = StochasticLoop(
+            data, training, tasks, chosen.name, rounds=rounds, seconds=seconds, callback=callback, progress=progress
+        )
+        return await loop.run()
+
+
+minimize_stochastic = blocking(minimize_stochastic_async)

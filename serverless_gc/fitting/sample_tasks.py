@@ -17,14 +17,51 @@ from serverless_gc.errors import InvokeError
 from serverless_gc.fitting.gradient_tasks import GradientTasks
 from serverless_gc.fitting.placing import Placing
 from serverless_gc.fitting.schemes import Scheme
+from serverless_gc.gradient_call import stored_function
 from serverless_gc.jobs import Job, StoredObjective
 from serverless_gc.observe import Report
 from serverless_gc.partials import PartsWatch
+from serverless_gc.policies import Groups, has_changed
+from serverless_gc.policies.compress import described
+from serverless_gc.policies.triggers import LazyTrigger
 from serverless_gc.resources import Resources
-from serverless_gc.types import Array, TaskSpec
+from serverless_gc.types import Array, Compressor, TaskSpec
 from serverless_gc.wire.sampled import Sampled
 
 __all__ = ["SampleTasks", "Sampling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A compressor, and how tasks name it.
+
+    Attributes
+    ----------
+    compressor
+        The driver's half.
+    named
+        Name and parameters, or the stamp of one of the user's.
+    key
+        Store key of one of the user's; empty for one that every worker knows.
+    """
+
+    compressor: Compressor
+    named: Mapping[str, Any]
+    key: str = ""
+
+    @classmethod
+    async def of(cls, compressor: Compressor, res: Resources) -> Compression:
+        """Store a compressor if workers do not know it.
+
+        Raises
+        ------
+        InputError, LimitError
+            If it cannot be pickled, or is too large.
+        """
+        known = described(compressor)
+        if known is not None:
+            return cls(compressor, {"name": known[0], "params": known[1]})
+        return cls(compressor, *await stored_function(res, compressor, "compressor"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +84,8 @@ class Sampling:
         Step length of local steps, by the version.
     value
         Whether the loss is wanted: True, or ``"if-given"``.
+    compression
+        What is done to results on the wire; None for nothing.
     """
 
     objective: StoredObjective
@@ -56,6 +95,7 @@ class Sampling:
     l2: float
     rate: Callable[[int], float]
     value: bool | str
+    compression: Compression | None = None
 
 
 class SampleTasks(GradientTasks):
@@ -83,7 +123,7 @@ class SampleTasks(GradientTasks):
             code=IgnoreStragglersCode(n, n),
             label="gradient",
             kernel="sampled",
-            blocks=lambda spec: sampling.objective.blocks(self._parts(spec)),
+            blocks=self._blocks,
             shape=(self._messages * Sampled(0, None, np.zeros(d), np.zeros(self._extra)).pack().size,),
             dtype=np.dtype(np.float64),
             params=self._params,
@@ -91,6 +131,11 @@ class SampleTasks(GradientTasks):
             finish=lambda total: total,
         )
         super().__init__(res, job)
+        self._trigger: LazyTrigger | None = None
+        policy = scheme.policy
+        if isinstance(policy, Groups) and policy.trigger is not None and policy.trigger.site == "worker":
+            self._trigger = policy.trigger
+            self._inline = -1  # later tasks will read the models of this one
         self._late: list[tuple[int, list[str]]] = []  # reports so far, and what voided attempts may still store
         self._marks: list[tuple[float, str]] = []  # when they were put
         self._voided: set[int] = set()  # versions whose tasks were given up, and whose workers do not know it yet
@@ -147,8 +192,22 @@ class SampleTasks(GradientTasks):
 
     # -- tasks ---------------------------------------------------------------------------------------
 
-    def _parts(self, spec: TaskSpec) -> list[int]:
-        return list(self._sampling.placing.hands[self._sampling.placing.hand(spec)])
+    def _blocks(self, spec: TaskSpec) -> list[str]:
+        sampling, placing = self._sampling, self._sampling.placing
+        keys = sampling.objective.blocks(placing.hands[placing.hand(spec)])
+        if sampling.compression is not None and sampling.compression.key:
+            keys.append(sampling.compression.key)
+        if self._may_be_silent(spec):
+            keys.append(self._points[spec.payload["sent"], 0][1])
+        return keys
+
+    def _may_be_silent(self, spec: TaskSpec) -> bool:
+        """Whether the worker decides if its gradient is worth sending; else it sends it in any case."""
+        told = spec.payload
+        return self._trigger is not None and not has_changed(0.0, 0.0, told["age"], told["max_age"])
+
+    def _needed(self, point: tuple[int, int]) -> bool:
+        return super()._needed(point) or (self._trigger is not None and point[0] in self._trigger.sent.values())
 
     def _params(self, spec: TaskSpec) -> Mapping[str, Any]:
         sampling, scheme, placing = self._sampling, self._scheme, self._sampling.placing
@@ -168,6 +227,10 @@ class SampleTasks(GradientTasks):
         }
         if scheme.task == "local-sgd":
             params["lr"] = sampling.rate(spec.version)
+        if sampling.compression is not None:
+            params["compressor"] = sampling.compression.named
+        if self._may_be_silent(spec):
+            params["threshold"] = spec.payload["threshold"]
         if self._messages > 1:
             params |= {"publish": 1, "n_messages": self._messages}
         if spec.stop_at is not None and self._virtual:
@@ -187,30 +250,45 @@ class SampleTasks(GradientTasks):
 
     def file(self, spec: TaskSpec, first: int, value: Array) -> Array:  # noqa: ARG002 - as above
         """Return the gradients in some messages."""
-        return np.stack([self._opened(row)[0] for row in value])
+        return np.stack([self._shaped(self._opened(row).body) for row in value])
 
     def _completed(self, task: TaskSpec, x: Array, value: Array, stats: Mapping[str, Any]) -> Completion:
-        told: dict[str, Any] = {**stats, "rows": self._sampling.placing.rows[self._sampling.placing.hand(task)]}
+        placing = self._sampling.placing
+        told: dict[str, Any] = {**stats, "rows": placing.rows[placing.hand(task)]}
         if self._scheme.task == "mini-batches":
             opened = [self._opened(row) for row in value.reshape(self._messages, -1)]
-            losses = [sampled.loss for _, sampled in opened if sampled.loss is not None]
+            losses = [sampled.loss for sampled in opened if sampled.loss is not None]
             told |= {"loss": float(np.mean(losses))} if losses else {}
-            return Completion(np.stack([body for body, _ in opened]), float(self._messages), told)
-        body, sampled = self._opened(value)
+            return Completion(self.file(task, 0, value.reshape(self._messages, -1)), float(self._messages), told)
+        sampled = self._opened(value)
         if sampled.loss is not None:
             told["loss"] = sampled.loss
-        if self._extra and body is not None:
+        if sampled.body is None:
+            return Completion(None, sampled.samples, told)
+        if self._extra:
             told[self._scheme.stats] = sampled.extra.reshape((x.size, x.size) if self._extra > x.size else x.shape)
-        return Completion(body, sampled.samples, told)
+        return Completion(self._decoded(sampled.body, task, x), sampled.samples, told)
 
-    def _opened(self, value: Array) -> tuple[Any, Sampled]:
-        """Return the body in a packed result, of the model's shape, and all of it."""
+    def _decoded(self, body: Array | bytes, task: TaskSpec, x: Array) -> Array:
+        """Return the body as it was before it was compressed, nearly."""
+        compression = self._sampling.compression
+        if compression is None:
+            return self._shaped(body)
+        found = self._shaped(compression.compressor.decode(body, task.seed) if isinstance(body, bytes) else body)
+        return x + found if self._scheme.task == "local-sgd" else found
+
+    def _opened(self, value: Array) -> Sampled:
         try:
-            sampled = Sampled.unpack(value, self._extra)
-            body = None if sampled.body is None else np.asarray(sampled.body).reshape(self._sampling.shape)
+            return Sampled.unpack(value, self._extra)
         except ValueError as error:
-            raise InvokeError(f"the result is not one of a stochastic task: {error}", kind="bad-reply") from error
-        return body, sampled
+            raise _unfit(error) from error
+
+    def _shaped(self, body: Any) -> Array:
+        """Return a body in the model's shape."""
+        try:
+            return np.asarray(body, dtype=np.float64).reshape(self._sampling.shape)
+        except ValueError as error:
+            raise _unfit(error) from error
 
     # -- what is over --------------------------------------------------------------------------------
 
@@ -243,3 +321,7 @@ class SampleTasks(GradientTasks):
         self._res.chore(self._res.discard([key for key in keys if key not in told]))
         for point in list(self._points):
             self._res.once.pop(self._points.pop(point)[1], None)
+
+
+def _unfit(error: ValueError) -> InvokeError:
+    return InvokeError(f"the result is not one of a stochastic task: {error}", kind="bad-reply")

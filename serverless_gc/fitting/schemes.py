@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from serverless_gc.aggregate import Mean, SumOver
+from serverless_gc.aggregate import (
+    AverageModels,
+    AverageStats,
+    GradientTable,
+    Mean,
+    PrecisionWeightedMean,
+    SumOver,
+    WeightedMean,
+)
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.placing import Shards
-from serverless_gc.optim.schedules import Rate
+from serverless_gc.optim import AMSGrad, DualAveraging, ModelAverage, NaturalGradient
+from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.policies import (
     AdaSync,
+    Anytime,
+    CADA2Trigger,
     Cutoff,
+    FirstDone,
+    FreshK,
     GlobalBatch,
     Groups,
     KalmanLog,
@@ -21,17 +34,21 @@ from serverless_gc.policies import (
     KBatchAsync,
     KBatchSync,
     KSync,
+    LagPSTrigger,
     Predictor,
     WaitAll,
 )
+from serverless_gc.policies.triggers import LazyTrigger
 from serverless_gc.prepare import check_whole
 from serverless_gc.refusals import unknown_argument, unknown_name
-from serverless_gc.transforms import GapAware, TokenDecay
+from serverless_gc.topologies import Groups as Consecutive
+from serverless_gc.transforms import DelayCompensation, GapAware, PseudoGradient, SumMessages, TokenDecay
 from serverless_gc.types import Aggregator, ArrivalTransform, Optimizer, WaitPolicy
 
-__all__ = ["SCHEMES", "Scheme", "TaskKind", "find_scheme"]
+__all__ = ["SCHEMES", "Scheme", "Stats", "TaskKind", "find_scheme", "with_optimizer"]
 
 TaskKind = Literal["gradient", "local-sgd", "mini-batches"]
+Stats = Literal["", "sum_of_squares", "fisher"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +70,7 @@ class Scheme:
         the worker's own. ``"mini-batches"``: the stacked gradients of ``units`` mini-batches, each stored as it is
         done, for `serverless_gc.policies.FirstDone`.
     units
-        Mini-batches of one task, ``batch`` rows each.
+        Mini-batches of one task, ``batch`` rows each; with ``stop_at`` there are as many as begin in time.
     shards
         Which data a task is about: ``"drawn"``, a partition drawn by the task's seed; ``"fixed"``, those of its slot;
         ``"grouped"``, those of the group in its payload.
@@ -91,7 +108,7 @@ class Scheme:
     transforms: Sequence[ArrivalTransform] = ()
     aggregator: Aggregator = field(default_factory=Mean)
     optimizer: Optimizer | None = None
-    stats: Literal["", "sum_of_squares", "fisher"] = ""
+    stats: Stats = ""
     needs_loss: bool = False
 
     def __post_init__(self) -> None:
@@ -153,6 +170,146 @@ def _gba(n: int, lr: Rate, *, k: int | None = None, tolerance: float = 4, decay:
     return Scheme(name="gba", policy=GlobalBatch(k), transforms=(decayed,), aggregator=SumOver(k))
 
 
+def _anytime(n: int, lr: Rate, *, compute_seconds: float, guard: float | None = None) -> Scheme:  # noqa: ARG001
+    return Scheme(
+        name="anytime",
+        policy=_until(compute_seconds, guard),
+        task="local-sgd",
+        aggregator=AverageModels(),
+        optimizer=ModelAverage(),
+    )
+
+
+def _anytime_minibatch(
+    n: int,  # noqa: ARG001
+    lr: Rate,
+    *,
+    compute_seconds: float,
+    guard: float | None = None,
+    alpha: float = 0.0,
+) -> Scheme:
+    return Scheme(
+        name="anytime-minibatch",
+        policy=_until(compute_seconds, guard),
+        aggregator=WeightedMean(),
+        optimizer=DualAveraging(1.0 / as_schedule(lr)(0), alpha),
+    )
+
+
+def _until(seconds: float, guard: float | None) -> Anytime:
+    """Wait for results as long again as they were computed, but a second: a guard is for what never answers."""
+    return Anytime(seconds, max(1.0, seconds) if guard is None else guard)
+
+
+def _non_blocking(n: int, lr: Rate, *, mini_batches: int = 10, k: int = 1) -> Scheme:  # noqa: ARG001
+    return Scheme(
+        name="non-blocking",
+        policy=FirstDone(k),
+        task="mini-batches",
+        units=mini_batches,
+        transforms=(SumMessages(),),
+        aggregator=WeightedMean(of="sums"),
+    )
+
+
+def _hybrid(
+    n: int,
+    lr: Rate,
+    *,
+    k: int | None = None,
+    local_steps: int = 5,
+    compensation: float = 1.0,
+    curvature: Literal["persample", "square"] = "persample",
+    adaptive: bool = False,
+) -> Scheme:
+    return Scheme(
+        name="hybrid-federated",
+        policy=FreshK(_most(n, k)),
+        task="local-sgd",
+        units=local_steps,
+        shards="fixed",
+        transforms=(PseudoGradient(lr), DelayCompensation(compensation, curvature, adaptive=adaptive)),
+        aggregator=WeightedMean("rows"),
+        stats="sum_of_squares" if compensation and curvature == "persample" else "",
+    )
+
+
+def _lazy(name: str, n: int, lr: Rate, group_size: int, trigger: LazyTrigger) -> Scheme:
+    groups = Consecutive(n, group_size).groups()
+    return Scheme(
+        name=name,
+        policy=Groups(groups, trigger),
+        shards="grouped",
+        aggregator=GradientTable(len(groups)),
+        optimizer=AMSGrad(lr),
+    )
+
+
+def _cada(n: int, lr: Rate, *, group_size: int = 1, weight: float = 1.0, window: int = 10, max_age: int = 20) -> Scheme:
+    return _lazy("cada", n, lr, group_size, CADA2Trigger(weight, window, max_age))
+
+
+def _lag(
+    n: int,
+    lr: Rate,
+    *,
+    group_size: int = 1,
+    weight: float = 1.0,
+    window: int = 10,
+    max_age: int = 20,
+    smoothness: float | None = None,
+) -> Scheme:
+    return _lazy("lag", n, lr, group_size, LagPSTrigger(weight, window, max_age, smoothness=smoothness))
+
+
+def _precision(n: int, lr: Rate, *, k: int | None = None, memory: float = 0.9) -> Scheme:  # noqa: ARG001
+    return Scheme(
+        name="precision",
+        policy=KSync(n if k is None else k),
+        shards="fixed",
+        balance=False,
+        aggregator=PrecisionWeightedMean(memory),
+        stats="sum_of_squares",
+    )
+
+
+def _natural(
+    n: int,
+    lr: Rate,
+    *,
+    k: int | None = None,
+    kind: Literal["diag", "full"] = "diag",
+    damping: float = 1e-3,
+    memory: float = 0.9,
+) -> Scheme:
+    rule = NaturalGradient(lr, kind, damping, memory)
+    return with_optimizer(Scheme(name="natural-gradient", policy=KSync(n if k is None else k)), rule)
+
+
+def with_optimizer(scheme: Scheme, optimizer: Optimizer) -> Scheme:
+    """Return a scheme with another optimizer, and with the statistics that this one wants.
+
+    Raises
+    ------
+    InputError
+        If it is none, or wants other statistics than the scheme.
+
+    Examples
+    --------
+    >>> with_optimizer(Scheme(name="mine", policy=WaitAll()), NaturalGradient(0.1)).stats
+    'sum_of_squares'
+    """
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "step")):
+        raise InputError(f"optimizer must be one like those of serverless_gc.optim, got {optimizer!r}")
+    if not isinstance(optimizer, NaturalGradient):
+        return replace(scheme, optimizer=optimizer)
+    wanted: Stats = "sum_of_squares" if optimizer.kind == "diag" else "fisher"
+    if scheme.stats not in {"", wanted}:
+        raise InputError(f"scheme {scheme.name!r} needs {scheme.stats}: take NaturalGradient(kind='diag')")
+    aggregator = AverageStats(scheme.aggregator, wanted)
+    return replace(scheme, optimizer=optimizer, stats=wanted, aggregator=aggregator)
+
+
 SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "sync": _sync,
     "k-sync": _k_sync,
@@ -160,9 +317,17 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "k-async": _k_async,
     "k-batch-async": _k_batch_async,
     "adasync": _adasync,
+    "anytime": _anytime,
+    "anytime-minibatch": _anytime_minibatch,
+    "non-blocking": _non_blocking,
     "cutoff": _cutoff,
-    "gap-aware": _gap_aware,
     "gba": _gba,
+    "gap-aware": _gap_aware,
+    "hybrid-federated": _hybrid,
+    "cada": _cada,
+    "lag": _lag,
+    "precision": _precision,
+    "natural-gradient": _natural,
 }
 """Name -> scheme from the number of slots, the step length, and its parameters."""
 

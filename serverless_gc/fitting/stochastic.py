@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal
 
+from serverless_gc.aggregate import PrecisionWeightedMean
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
 from serverless_gc.encode.parts import Parts
@@ -14,16 +15,16 @@ from serverless_gc.engine import Engine, milestones
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.placing import Placing
 from serverless_gc.fitting.result import Fit, Iterate
-from serverless_gc.fitting.sample_tasks import SampleTasks, Sampling
+from serverless_gc.fitting.sample_tasks import Compression, SampleTasks, Sampling
 from serverless_gc.fitting.sampling import StochasticLoop
-from serverless_gc.fitting.schemes import Scheme, find_scheme
+from serverless_gc.fitting.schemes import Scheme, find_scheme, with_optimizer
 from serverless_gc.gradient_call import AnyLoss
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.optim import SGD
 from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.prepare import check_operand, check_point, check_seconds, check_whole
 from serverless_gc.training import Training
-from serverless_gc.types import Optimizer
+from serverless_gc.types import Compressor, Optimizer
 from serverless_gc.worker import losses
 
 __all__ = ["minimize_stochastic", "minimize_stochastic_async"]
@@ -42,6 +43,7 @@ async def minimize_stochastic_async(
     l2: float = 0.0,
     sample_weight: Any = None,
     optimizer: Optimizer | None = None,
+    compressor: Compressor | None = None,
     shards: Literal["drawn", "fixed"] | None = None,
     n_workers: int | None = None,
     seconds: float | None = None,
@@ -72,6 +74,9 @@ async def minimize_stochastic_async(
         The objective, as for ``data.value_and_gradient`` with ``reduction="mean"``.
     optimizer
         Makes the steps, see `serverless_gc.optim`; by default what belongs to the scheme, with step length ``lr``.
+    compressor
+        Makes results smaller on the wire, such as `serverless_gc.policies.DitheredUniform`, or an object of one's own
+        with ``encode(g, seed) -> bytes`` and ``decode(data, seed) -> array``; it is sent along like a loss.
     shards
         ``"drawn"``: every task is about a partition drawn by its seed, so that a slow slot does not tilt the objective.
         ``"fixed"``: each slot has partitions of its own. By default what belongs to the scheme.
@@ -137,15 +142,20 @@ async def minimize_stochastic_async(
             raise InputError("shards= does not go with groups, whose members share the partitions of their group")
         chosen = replace(chosen, shards=shards)
     if optimizer is not None:
-        if not (hasattr(optimizer, "init") and hasattr(optimizer, "step")):
-            raise InputError(f"optimizer must be one like those of serverless_gc.optim, got {optimizer!r}")
-        chosen = replace(chosen, optimizer=optimizer)
+        chosen = with_optimizer(chosen, optimizer)
+    if compressor is not None:
+        if not (hasattr(compressor, "encode") and hasattr(compressor, "decode")):
+            raise InputError(f"compressor must have the methods encode and decode, got {compressor!r}")
+        if chosen.task == "mini-batches":
+            raise InputError("compressor= does not go with partial results, which are added up as they come")
     if chosen.task == "mini-batches" and batch is None:
         raise InputError(f"scheme {chosen.name!r} splits its work into mini-batches: say how many rows, batch=")
     placing = Placing.of(chosen.shards, Parts(data.n_rows, data.code.k), n)
     code = IgnoreStragglersCode(n, n)
     policy = data.owner.policy_for(code, deadline, inner=chosen.policy)
     Engine(deepcopy(policy), n).open(0.0)  # what it cannot do with so many slots it says now
+    if chosen.stats == "sum_of_squares" and isinstance(chosen.aggregator, PrecisionWeightedMean) and rows == 1:
+        raise InputError("a batch of one row has no variance, by which results are weighted: take batch=2 or more")
     own = callable(loss) and not isinstance(loss, losses.Loss)
     if not own:
         check_operand(point, data.n_cols, "w0")
@@ -162,6 +172,7 @@ async def minimize_stochastic_async(
                 l2=float(l2),
                 rate=rate,
                 value="if-given" if own and not chosen.needs_loss else True,
+                compression=None if compressor is None else await Compression.of(compressor, res),
             ),
             n,
         )

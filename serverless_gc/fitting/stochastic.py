@@ -22,9 +22,10 @@ from serverless_gc.gradient_call import AnyLoss
 from serverless_gc.gradient_data import GradientData
 from serverless_gc.optim import SGD
 from serverless_gc.optim.schedules import Rate, as_schedule
+from serverless_gc.policies import Anytime, Deadline, Groups
 from serverless_gc.prepare import check_operand, check_point, check_seconds, check_whole
 from serverless_gc.training import Training
-from serverless_gc.types import Compressor, Optimizer
+from serverless_gc.types import Compressor, Optimizer, WaitPolicy
 from serverless_gc.worker import losses
 
 __all__ = ["minimize_stochastic", "minimize_stochastic_async"]
@@ -150,9 +151,12 @@ async def minimize_stochastic_async(
             raise InputError("compressor= does not go with partial results, which are added up as they come")
     if chosen.task == "mini-batches" and batch is None:
         raise InputError(f"scheme {chosen.name!r} splits its work into mini-batches: say how many rows, batch=")
-    placing = Placing.of(chosen.shards, Parts(data.n_rows, data.code.k), n)
+    hands = len(chosen.policy.groups) if isinstance(chosen.policy, Groups) else n
+    placing = Placing.of(chosen.shards, Parts(data.n_rows, data.code.k), hands)
     code = IgnoreStragglersCode(n, n)
     policy = data.owner.policy_for(code, deadline, inner=chosen.policy)
+    if isinstance(chosen.policy, Anytime):
+        _check_time(chosen.policy, policy)
     Engine(deepcopy(policy), n).open(0.0)  # what it cannot do with so many slots it says now
     if chosen.stats == "sum_of_squares" and isinstance(chosen.aggregator, PrecisionWeightedMean) and rows == 1:
         raise InputError("a batch of one row has no variance, by which results are weighted: take batch=2 or more")
@@ -193,6 +197,16 @@ async def minimize_stochastic_async(
             data, training, tasks, chosen.name, rounds=rounds, seconds=seconds, callback=callback, progress=progress
         )
         return await loop.run()
+
+
+def _check_time(inner: Anytime, policy: WaitPolicy) -> None:
+    """Raise `InputError` if a round would be given up before its results can be there."""
+    needed = inner.seconds + inner.guard
+    if isinstance(policy, Deadline) and policy.seconds < needed:
+        raise InputError(
+            f"rounds last up to {needed:g} s, in which workers compute for {inner.seconds:g} s, and the deadline of a "
+            f"round is {policy.seconds:g} s: give a longer deadline=, or less time to compute"
+        )
 
 
 minimize_stochastic = blocking(minimize_stochastic_async)

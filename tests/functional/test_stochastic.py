@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from node_rig import keys_of
-from stochastic_rig import Sampled, tasks_of
+from stochastic_rig import LOG, NET, Sampled, tasks_of, trained
 
 import serverless_gc as sgc
 from serverless_gc.inject import Faults, Stragglers
@@ -11,13 +11,6 @@ from serverless_gc.optim import Momentum
 from serverless_gc.policies import KSync
 from serverless_gc.store import MemoryStore
 from serverless_gc.stragglers import Constant, Exponential
-
-NET = Sampled(4)
-LOG = Sampled(8, rows=200, loss="logistic")
-
-
-def trained(session, net=NET, **asked):
-    return sgc.minimize_stochastic(net.encode(session), net.w0, **{**net.objective, "seed": 5, **asked})
 
 
 def sync_sgd(net, rounds, lr, batch, seed=5):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import serverless_gc as sgc
 from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Engine
 from serverless_gc.policies import WaitAll
@@ -58,3 +59,12 @@ class Sampled:
 def tasks_of(version, n, seed=0):
     """Tasks of a round that gives every slot one."""
     return [action.task for action in Engine(WaitAll(), n, seed=seed, version=version).open(0.0)]
+
+
+NET = Sampled(4)
+LOG = Sampled(8, rows=200, loss="logistic")
+
+
+def trained(session, net=NET, **asked):
+    """Train on a problem."""
+    return sgc.minimize_stochastic(net.encode(session), net.w0, **{**net.objective, "seed": 5, **asked})

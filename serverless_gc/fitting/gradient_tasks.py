@@ -87,7 +87,9 @@ class GradientTasks:
         key = ""
         if x.nbytes > self._inline:
             key = f"{self._base}/model/{point[0]:07d}-{point[1]}"
-            await self._res.put_once(key, pack_block(x))  # all tasks of a round want it at the same time
+            if key not in self._res.once:  # all tasks of a round want it at the same time
+                self._attempts.bytes_up += x.nbytes
+            await self._res.put_once(key, pack_block(x))
         self._points[point] = (x, key)
 
     def _mark(self, version: int) -> str:  # noqa: ARG002 - one for all

@@ -132,7 +132,7 @@ class SampleTasks(GradientTasks):
         )
         super().__init__(res, job)
         self._trigger: LazyTrigger | None = None
-        policy = scheme.policy
+        policy = scheme.rule
         if isinstance(policy, Groups) and policy.trigger is not None and policy.trigger.site == "worker":
             self._trigger = policy.trigger
             self._inline = -1  # later tasks will read the models of this one

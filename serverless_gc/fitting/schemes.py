@@ -28,6 +28,7 @@ from serverless_gc.policies import (
     FirstDone,
     FreshK,
     GlobalBatch,
+    GossipReady,
     Groups,
     KalmanLog,
     KAsync,
@@ -35,9 +36,11 @@ from serverless_gc.policies import (
     KBatchSync,
     KSync,
     LagPSTrigger,
+    LocallyAsync,
     Predictor,
     WaitAll,
 )
+from serverless_gc.policies.following import Following
 from serverless_gc.policies.triggers import LazyTrigger
 from serverless_gc.prepare import check_whole
 from serverless_gc.refusals import unknown_argument, unknown_name
@@ -120,10 +123,23 @@ class Scheme:
         ):
             if value not in known:
                 raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-        if self.task == "mini-batches" and self.stats:
-            raise InputError("stats do not go with task='mini-batches', whose messages are gradients alone")
-        if (self.shards == "grouped") != isinstance(self.policy, Groups):
+        if not isinstance(self.policy, WaitPolicy):
+            raise InputError(f"policy must be one like those of serverless_gc.policies, got {self.policy!r}")
+        rule = self.rule
+        if isinstance(rule, LocallyAsync | GossipReady):
+            raise InputError(f"{type(rule).__name__} is about models of nodes: take sgc.minimize_decentralized")
+        if (self.shards == "grouped") != isinstance(rule, Groups):
             raise InputError("shards='grouped' goes with policy=Groups(...) and with no other")
+        if self.task == "mini-batches" and (self.stats or isinstance(rule, Anytime)):
+            raise InputError("task='mini-batches' delivers gradients alone, of a given number: no stats, no stop_at")
+
+    @property
+    def rule(self) -> WaitPolicy:
+        """The policy, without others that follow it."""
+        policy = self.policy
+        while isinstance(policy, Following):
+            policy = policy.inner
+        return policy
 
 
 def _most(n: int, k: int | None) -> int:

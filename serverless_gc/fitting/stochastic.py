@@ -112,6 +112,39 @@ async def minimize_stochastic_async(
     ConfigError
         If workers cannot run the loss.
 
+    Notes
+    -----
+    Schemes and their parameters; ``k`` is how many results end a round:
+
+    ``"sync"``, ``"k-sync"``, ``"k-batch-sync"``, ``"k-async"``, ``"k-batch-async"`` (``k``), ``"adasync"`` (``k``,
+    ``interval``, ``floor``, ...: `serverless_gc.policies.AdaSync`)
+        The rest of the tasks are given up, or used later, stale; with "batch" a slot goes on at once. AdaSync waits for
+        more as the loss falls. Dutta, Joshi, Ghosh, Dube and Nagpurkar 2018; Dutta, Wang and Joshi 2021.
+    ``"cutoff"`` (``predictor``, ``least``)
+        The number of results that a forecast finds best. Teng and Wood 2018.
+    ``"anytime"`` (``compute_seconds``, ``guard``), ``"anytime-minibatch"`` (also ``alpha``)
+        Local steps, or gradients at one point, until a time; means weighted by the work done; the second with dual
+        averaging. Ferdinand and Draper 2018; Ferdinand, Al-Lawati, Draper and Nokleby 2019.
+    ``"non-blocking"`` (``mini_batches``, ``k``)
+        Workers publish each mini-batch; when ``k`` have done all of theirs, those of the others count as well. He and
+        Dube 2022.
+    ``"gba"`` (``k``, ``tolerance``, ``decay``), ``"gap-aware"`` (``mode``, ``elementwise``)
+        Asynchronous; global batches by tokens, or gradients divided by how far the model moved. Su and others 2022;
+        Barkai, Hakimi and Schuster 2020.
+    ``"hybrid-federated"`` (``k``, ``local_steps``, ``compensation``, ``curvature``, ``adaptive``)
+        Local steps on fixed shards, averaged by their rows; late models are merged with a correction. With ``k`` the
+        number of slots it is federated averaging. Li, Qu, Tang and Lu 2021.
+    ``"cada"``, ``"lag"`` (``group_size``, ``weight``, ``window``, ``max_age``; ``"lag"`` also ``smoothness``)
+        The first of each group answers, and a table of gradients is stepped along by AMSGrad. Workers send only what
+        changed; or groups whose gradient cannot have changed are not asked. Zhu, Zhang, Simeone and Wang 2022.
+    ``"precision"`` (``k``, ``memory``), ``"natural-gradient"`` (``k``, ``kind``, ``damping``, ``memory``)
+        Slots count by the inverse of their noise; steps are measured by the gradients of single rows. Ofner, Ratul,
+        Ghosh and Stober 2021.
+
+    On the simulated clock the law of delays gives the seconds of a task, or of one mini-batch where work goes on until
+    a time. On a real one such a worker looks at its own clock: what it is ahead or behind the driver's is lost or gained.
+    The results of a round give the same bits in whatever order they arrive.
+
     Examples
     --------
     >>> import numpy as np, serverless_gc as sgc
@@ -151,20 +184,21 @@ async def minimize_stochastic_async(
             raise InputError("compressor= does not go with partial results, which are added up as they come")
     if chosen.task == "mini-batches" and batch is None:
         raise InputError(f"scheme {chosen.name!r} splits its work into mini-batches: say how many rows, batch=")
-    hands = len(chosen.policy.groups) if isinstance(chosen.policy, Groups) else n
+    rule = chosen.rule
+    hands = len(rule.groups) if isinstance(rule, Groups) else n
     placing = Placing.of(chosen.shards, Parts(data.n_rows, data.code.k), hands)
     code = IgnoreStragglersCode(n, n)
     policy = data.owner.policy_for(code, deadline, inner=chosen.policy)
-    if isinstance(chosen.policy, Anytime):
-        _check_time(chosen.policy, policy)
-    Engine(deepcopy(policy), n).open(0.0)  # what it cannot do with so many slots it says now
+    _probe(policy, n)
     if chosen.stats == "sum_of_squares" and isinstance(chosen.aggregator, PrecisionWeightedMean) and rows == 1:
         raise InputError("a batch of one row has no variance, by which results are weighted: take batch=2 or more")
     own = callable(loss) and not isinstance(loss, losses.Loss)
     if not own:
         check_operand(point, data.n_cols, "w0")
+    res = await data.owner.resources()
+    if isinstance(rule, Anytime):
+        _check_time(rule, policy, res.attempt_timeout)
     async with data.partitions(point, loss=loss, l2=l2, sample_weight=sample_weight) as stored:
-        res = await data.owner.resources()
         tasks = SampleTasks(
             res,
             chosen,
@@ -199,13 +233,26 @@ async def minimize_stochastic_async(
         return await loop.run()
 
 
-def _check_time(inner: Anytime, policy: WaitPolicy) -> None:
-    """Raise `InputError` if a round would be given up before its results can be there."""
-    needed = inner.seconds + inner.guard
+def _probe(policy: WaitPolicy, n: int) -> None:
+    """Have a copy of a policy open a round: what it cannot do with so many slots it says now."""
+    try:
+        copy = deepcopy(policy)
+    except TypeError:  # one that cannot be copied says it when it runs
+        return
+    Engine(copy, n).open(0.0)
+
+
+def _check_time(rule: Anytime, policy: WaitPolicy, patience: float) -> None:
+    """Raise `InputError` if a round, or an attempt, would be given up before its results can be there."""
+    if rule.seconds >= patience:
+        raise InputError(
+            f"workers cannot compute for {rule.seconds:g} s: on this backend an attempt is given up after {patience:g} s"
+        )
+    needed = rule.seconds + rule.guard
     if isinstance(policy, Deadline) and policy.seconds < needed:
         raise InputError(
-            f"rounds last up to {needed:g} s, in which workers compute for {inner.seconds:g} s, and the deadline of a "
-            f"round is {policy.seconds:g} s: give a longer deadline=, or less time to compute"
+            f"a round may last {needed:g} s, in which workers compute for {rule.seconds:g} s, but its deadline is "
+            f"{policy.seconds:g} s: give a longer deadline=, or less time to compute"
         )
 
 

@@ -142,8 +142,8 @@ async def minimize_stochastic_async(
         Ghosh and Stober 2021.
 
     On the simulated clock the law of delays gives the seconds of a task, or of one mini-batch where work goes on until
-    a time. On a real one such a worker looks at its own clock: what it is ahead or behind the driver's is lost or gained.
-    The results of a round give the same bits in whatever order they arrive.
+    a time. On a real one such a worker looks at its own clock: by what it is ahead of the driver's it does less, by
+    what it is behind it is late. The results of a round give the same bits in whatever order they arrive.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def _check_time(rule: Anytime, policy: WaitPolicy, patience: float) -> None:
     """Raise `InputError` if a round, or an attempt, would be given up before its results can be there."""
     if rule.seconds >= patience:
         raise InputError(
-            f"workers cannot compute for {rule.seconds:g} s: on this backend an attempt is given up after {patience:g} s"
+            f"workers cannot compute for {rule.seconds:g} s: here an attempt is given up after {patience:g} s"
         )
     needed = rule.seconds + rule.guard
     if isinstance(policy, Deadline) and policy.seconds < needed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,8 +179,8 @@ class SampleTasks(GradientTasks):
             self._voided.add(task.version)
             self._late.append((self._reports, [self._key(task), *self._part_keys(task)]))
             raise
-        except InvokeError:
-            if watch is not None:
+        except InvokeError as error:
+            if watch is not None and (error.may_have_run or error.kind == "function"):
                 await watch.look()  # what it left behind counts
             raise
         finally:
@@ -250,24 +250,29 @@ class SampleTasks(GradientTasks):
 
     def file(self, spec: TaskSpec, first: int, value: Array) -> Array:  # noqa: ARG002 - as above
         """Return the gradients in some messages."""
-        return np.stack([self._shaped(self._opened(row).body) for row in value])
+        return self._stacked([self._opened(row) for row in value])
 
     def _completed(self, task: TaskSpec, x: Array, value: Array, stats: Mapping[str, Any]) -> Completion:
         placing = self._sampling.placing
         told: dict[str, Any] = {**stats, "rows": placing.rows[placing.hand(task)]}
         if self._scheme.task == "mini-batches":
-            opened = [self._opened(row) for row in value.reshape(self._messages, -1)]
+            opened = [self._opened(row) for row in (value if value.ndim == 2 else value[None])]
             losses = [sampled.loss for sampled in opened if sampled.loss is not None]
             told |= {"loss": float(np.mean(losses))} if losses else {}
-            return Completion(self.file(task, 0, value.reshape(self._messages, -1)), float(self._messages), told)
+            return Completion(self._stacked(opened), float(len(opened)), told)
         sampled = self._opened(value)
         if sampled.loss is not None:
             told["loss"] = sampled.loss
         if sampled.body is None:
             return Completion(None, sampled.samples, told)
         if self._extra:
-            told[self._scheme.stats] = sampled.extra.reshape((x.size, x.size) if self._extra > x.size else x.shape)
+            told[self._scheme.stats] = sampled.extra.reshape(
+                (x.size, x.size) if self._scheme.stats == "fisher" else x.shape
+            )
         return Completion(self._decoded(sampled.body, task, x), sampled.samples, told)
+
+    def _stacked(self, messages: Sequence[Sampled]) -> Array:
+        return np.stack([self._shaped(sampled.body) for sampled in messages])
 
     def _decoded(self, body: Array | bytes, task: TaskSpec, x: Array) -> Array:
         """Return the body as it was before it was compressed, nearly."""

@@ -100,8 +100,8 @@ async def minimize_stochastic_async(
     Returns
     -------
     Fit
-        ``values`` are mean losses of the samples of each update, NaN where a function of one's own does not tell;
-        ``gradient`` is the direction of the last update.
+        ``values`` are mean losses of the samples of each update, that before if there were none, NaN where a function
+        of one's own does not tell; ``gradient`` is the direction of the last update.
 
     Raises
     ------
@@ -124,7 +124,7 @@ async def minimize_stochastic_async(
         The number of results that a forecast finds best. Teng and Wood 2018.
     ``"anytime"`` (``compute_seconds``, ``guard``), ``"anytime-minibatch"`` (also ``alpha``)
         Local steps, or gradients at one point, until a time; means weighted by the work done; the second with dual
-        averaging. Ferdinand and Draper 2018; Ferdinand, Al-Lawati, Draper and Nokleby 2019.
+        averaging whose first step is ``lr``. Ferdinand and Draper 2018; Ferdinand, Al-Lawati, Draper and Nokleby 2019.
     ``"non-blocking"`` (``mini_batches``, ``k``)
         Workers publish each mini-batch; when ``k`` have done all of theirs, those of the others count as well. He and
         Dube 2022.

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from serverless_gc.encode.parts import Parts
+from serverless_gc.errors import InputError
 from serverless_gc.fitting.node_schemes import dealt
-from serverless_gc.types import TaskSpec
+from serverless_gc.gradient_data import GradientData
+from serverless_gc.prepare import check_point
+from serverless_gc.types import Array, TaskSpec
 
-__all__ = ["Placing", "Shards"]
+__all__ = ["Placing", "Shards", "check_start"]
 
 Shards = Literal["drawn", "fixed", "grouped"]
+
+
+def check_start(data: Any, w0: Any, use: str) -> Array:
+    """Return where a training begins that uses the partitions of a data set.
+
+    Raises
+    ------
+    InputError
+        If the data have no partitions, which ``use`` says what they are for, or the point is not real.
+    """
+    if not isinstance(data, GradientData):
+        raise InputError(
+            "data must be what Session.encode gave for a gradient code, such as code='ignore-stragglers', whose "
+            f"partitions are {use}; got {type(data).__name__}"
+        )
+    point = check_point(w0, "w0")
+    if point.dtype.kind == "c":
+        raise InputError("w0 must be real")
+    return point
 
 
 @dataclass(frozen=True, slots=True)

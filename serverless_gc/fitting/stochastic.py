@@ -13,7 +13,7 @@ from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
 from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Engine, milestones
 from serverless_gc.errors import InputError
-from serverless_gc.fitting.placing import Placing
+from serverless_gc.fitting.placing import Placing, check_start
 from serverless_gc.fitting.result import Fit, Iterate
 from serverless_gc.fitting.sample_tasks import Compression, SampleTasks, Sampling
 from serverless_gc.fitting.sampling import StochasticLoop
@@ -23,7 +23,7 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.optim import SGD
 from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.policies import Anytime, Deadline, Groups
-from serverless_gc.prepare import check_operand, check_point, check_seconds, check_whole
+from serverless_gc.prepare import check_operand, check_seconds, check_whole
 from serverless_gc.training import Training
 from serverless_gc.types import Compressor, Optimizer, WaitPolicy
 from serverless_gc.worker import losses
@@ -156,14 +156,7 @@ async def minimize_stochastic_async(
     >>> fit.w.round(2), fit.account.used, fit.account.samples
     (array([ 1. , -2. ,  0.5]), 600, 3000.0)
     """
-    if not isinstance(data, GradientData):
-        raise InputError(
-            "data must be what Session.encode gave for a gradient code, such as code='ignore-stragglers', whose "
-            f"partitions are what tasks draw from; got {type(data).__name__}"
-        )
-    point = check_point(w0, "w0")
-    if point.dtype.kind == "c":
-        raise InputError("w0 must be real")
+    point = check_start(data, w0, "what tasks draw from")
     rate = as_schedule(lr)
     n = data.code.n_workers if n_workers is None else check_whole("n_workers", n_workers, 1)
     rounds, seed = check_whole("rounds", rounds, 1), check_whole("seed", seed, 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from node_rig import keys_of
-from stochastic_rig import LOG, NET, Sampled, tasks_of, trained
+from stochastic_rig import LOG, NET, Sampled, check_refused, tasks_of, trained
 
 import serverless_gc as sgc
 from serverless_gc.inject import Faults, Stragglers
@@ -64,21 +64,21 @@ GRADIENTS = {
 def test_schemes_of_gradients_come_near_the_minimum(scheme, backend):
     store = MemoryStore()
     with sgc.Session(backend, store=store, inject=Stragglers(fraction=0.1, slowdown=3)) as s:
-        fit = trained(s, LOG, scheme=scheme, batch=8, lr=lambda t: 2.0 / (1 + 0.1 * t), rounds=150, **GRADIENTS[scheme])
-    assert np.linalg.norm(fit.w - LOG.best) < 0.25 * np.linalg.norm(LOG.best)
+        fit = trained(s, LOG, scheme=scheme, batch=8, lr=lambda t: 2.0 / (1 + 0.1 * t), rounds=60, **GRADIENTS[scheme])
+    assert np.linalg.norm(fit.w - LOG.best) < 0.4 * np.linalg.norm(LOG.best)
     assert fit.account.samples == 8 * fit.account.used
     assert sum(fit.account.staleness.values()) == fit.account.used
     assert fit.report.check()
     assert fit.values[0] == pytest.approx(np.log(2))
-    assert fit.values[-50:].mean() < 0.55
+    assert fit.values[-30:].mean() < 0.55
     assert keys_of(store) == []
 
 
 def test_k_async_staleness_is_that_of_the_law():
     with sgc.Session("simulated", delay=Exponential(1.0)) as s:
-        fit = trained(s, LOG, scheme="k-batch-async", k=2, batch=1, lr=0.01, rounds=1500)
+        fit = trained(s, LOG, scheme="k-batch-async", k=2, batch=1, lr=0.01, rounds=500)
     mean = sum(age * n for age, n in fit.account.staleness.items()) / fit.account.used
-    assert mean == pytest.approx((LOG.n - 1) / 2, rel=0.02)
+    assert mean == pytest.approx((LOG.n - 1) / 2, rel=0.04)
 
 
 def test_global_batches_of_any_age_are_k_batch_async():
@@ -96,11 +96,11 @@ def test_adasync_waits_for_more_as_the_loss_falls():
     waited = []
     with sgc.Session("simulated", delay=Exponential(1.0)) as s:
         trained(
-            s, Sampled(8, rows=200), scheme="adasync", k=1, interval=2.0, lr=0.1, batch=8, rounds=200,
+            s, Sampled(8, rows=200), scheme="adasync", k=1, interval=2.0, lr=0.1, batch=8, rounds=120,
             callback=lambda it: waited.append(it.seconds) and None,
         )  # fmt: skip
     gaps = np.diff([0.0, *waited])
-    assert gaps[-40:].mean() > 3 * gaps[:20].mean()  # eight of eight instead of one of eight: 2.7 s instead of 0.125 s
+    assert gaps[-30:].mean() > 3 * gaps[:15].mean()  # eight of eight instead of one of eight: 2.7 s instead of 0.125 s
 
 
 def test_slow_slots_do_not_tilt_the_objective_unless_asked_to():
@@ -111,9 +111,9 @@ def test_slow_slots_do_not_tilt_the_objective_unless_asked_to():
 
     def found(shards):
         with sgc.Session("simulated", delay=law) as s:
-            return trained(s, shifted, scheme="k-sync", k=1, lr=lambda t: 1 / (1 + t), rounds=400, shards=shards).w[0]
+            return trained(s, shifted, scheme="k-sync", k=1, lr=lambda t: 1 / (1 + t), rounds=150, shards=shards).w[0]
 
-    assert found("drawn") == pytest.approx(0.5, abs=0.1)
+    assert found("drawn") == pytest.approx(0.5, abs=0.15)
     assert found("fixed") == pytest.approx(0.0, abs=1e-12)
 
 
@@ -250,13 +250,7 @@ def test_it_ends_by_callback_time_or_divergence():
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_stored(asked, said):
-    store = MemoryStore()
-    with sgc.Session("local", store=store) as s:
-        data = NET.encode(s)
-        before = keys_of(store)
-        with pytest.raises(sgc.InputError, match=said):
-            sgc.minimize_stochastic(data, **{"w0": NET.w0, "lr": 0.1, **asked})
-        assert keys_of(store) == before
+    check_refused(asked, said)
 
 
 def test_other_data_are_refused():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from node_rig import keys_of
-from stochastic_rig import LOG, NET, Sampled, tasks_of, trained
+from stochastic_rig import LOG, NET, Sampled, check_refused, tasks_of, trained
 
 import serverless_gc as sgc
 from serverless_gc.aggregate import AverageModels, Mean, WeightedMean
@@ -301,6 +301,24 @@ def test_compressors_of_ones_own_and_of_local_steps(scheme, compressor):
     assert (small.w.tobytes() != plain.w.tobytes()) or isinstance(compressor, TopK)
 
 
+NEAR = {
+    "non-blocking": {"mini_batches": 4, "batch": 4, "lr": 1.0},
+    "precision": {"batch": 8, "lr": 1.0},
+    "natural-gradient": {"batch": 8, "lr": lambda t: 0.5 / (1 + 0.1 * t), "damping": 0.05},
+    "lag": {"lr": 0.1, "weight": 0.1},
+}
+
+
+@pytest.mark.parametrize("backend", ["simulated", "local"])
+@pytest.mark.parametrize("scheme", NEAR)
+def test_others_come_near_the_minimum(scheme, backend):
+    store = MemoryStore()
+    with sgc.Session(backend, store=store) as s:
+        fit = trained(s, LOG, scheme=scheme, rounds=50, **NEAR[scheme])
+    assert np.linalg.norm(fit.w - LOG.best) < 0.3 * np.linalg.norm(LOG.best)
+    assert keys_of(store) == []
+
+
 # -- everywhere --------------------------------------------------------------------------------------------
 
 KINDS = {
@@ -316,12 +334,13 @@ KINDS = {
 def test_every_kind_of_task_gives_the_same_bits_everywhere(kind, aws, list_bucket):
     def on(backend, **more):
         with sgc.Session(backend, **more) as s:
-            return trained(s, batch=5, rounds=4, **KINDS[kind]).w.tobytes()
+            return trained(s, batch=5, rounds=3, **KINDS[kind]).w.tobytes()
 
     first = on("simulated")
     assert on("processes") == first
     assert on("aws", inject=Faults(lose_reply={1}, fail={2}, seed=1)) == first
-    assert on("aws", presigned=True) == first  # workers without any right
+    if kind == "triggered":
+        assert on("aws", presigned=True) == first  # workers without any right
     assert list_bucket() == []
     assert aws.bucket
 
@@ -344,13 +363,7 @@ def test_every_kind_of_task_gives_the_same_bits_everywhere(kind, aws, list_bucke
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_stored(asked, said):
-    store = MemoryStore()
-    with sgc.Session("local", store=store) as s:
-        data = NET.encode(s)
-        before = keys_of(store)
-        with pytest.raises(sgc.InputError, match=said):
-            sgc.minimize_stochastic(data, **{"w0": NET.w0, "lr": 0.1, **asked})
-        assert keys_of(store) == before
+    check_refused(asked, said)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """A small problem for stochastic trainings, and what workers draw and compute, in plain NumPy."""
 
 import numpy as np
+import pytest
+from node_rig import keys_of
 
 import serverless_gc as sgc
 from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Engine
 from serverless_gc.policies import WaitAll
+from serverless_gc.store import MemoryStore
 
 
 class Sampled:
@@ -68,3 +71,14 @@ LOG = Sampled(8, rows=200, loss="logistic")
 def trained(session, net=NET, **asked):
     """Train on a problem."""
     return sgc.minimize_stochastic(net.encode(session), net.w0, **{**net.objective, "seed": 5, **asked})
+
+
+def check_refused(asked, said):
+    """Check that arguments are refused with these words, and that nothing was stored for them."""
+    store = MemoryStore()
+    with sgc.Session("local", store=store) as s:
+        data = NET.encode(s)
+        before = keys_of(store)
+        with pytest.raises(sgc.InputError, match=said):
+            sgc.minimize_stochastic(data, **{"w0": NET.w0, "lr": 0.1, **asked})
+        assert keys_of(store) == before

@@ -350,10 +350,11 @@ def test_every_kind_of_task_gives_the_same_bits_everywhere(kind, aws, list_bucke
     [
         ({"scheme": "anytime"}, "needs compute_seconds="),
         ({"scheme": "anytime", "compute_seconds": -1.0}, "seconds must be positive"),
-        ({"scheme": "anytime", "compute_seconds": 1e4}, "deadline"),
+        ({"scheme": "anytime", "compute_seconds": 1e4}, "an attempt is given up after"),
+        ({"scheme": "anytime", "compute_seconds": 2.0, "deadline": 3.0}, "give a longer deadline="),
         ({"scheme": "non-blocking"}, "say how many rows, batch="),
         ({"scheme": "non-blocking", "batch": 4, "compressor": TopK(2)}, "does not go with partial results"),
-        ({"scheme": "non-blocking", "batch": 4, "optimizer": NaturalGradient(0.1)}, "stats do not go with"),
+        ({"scheme": "non-blocking", "batch": 4, "optimizer": NaturalGradient(0.1)}, "no stats"),
         ({"scheme": "cada", "group_size": 3}, "size"),
         ({"scheme": "cada", "shards": "drawn"}, "does not go with groups"),
         ({"scheme": "precision", "batch": 1}, "batch of one row has no variance"),

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from serverless_gc.engine import Backoff, Completion, Engine, VirtualHost
 from serverless_gc.engine.occupancy import Occupancy
 from serverless_gc.errors import InputError, InvokeError
+from serverless_gc.inject import Stragglers
 from serverless_gc.policies import Anytime, Deadline, FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
-from serverless_gc.stragglers import Constant, Exponential, Pareto, ShiftedExponential
+from serverless_gc.stragglers import Constant, Exponential, Injected, Pareto, ShiftedExponential
 from serverless_gc.types import Close, Timing, Wait
 
 
@@ -352,6 +353,13 @@ def test_fitting_work_repeats_with_the_seed_and_endless_work_is_refused():
     assert len({work for _, work in first[0]}) > 5
     with pytest.raises(InputError, match="endless work"):
         anytime(Slots(Timing(), Timing()))
+
+
+def test_injected_stragglers_do_less():
+    slow = Stragglers(fraction={1}, slowdown=5, base=0.25)
+    asked, [outcome] = anytime(Injected(Constant(0.1), slow))
+    assert sorted(asked) == [(0, 8.0), (1, 0.0), (2, 8.0)]  # 0.15 s go by before the work; 0.75 s, and each unit 0.5 s
+    assert outcome.t_close == 1.0
 
 
 def test_who_never_answers_is_given_up_behind_the_guard():

@@ -19,7 +19,9 @@ from serverless_gc.policies import (
     error_for,
     independent_bits,
 )
+from serverless_gc.policies.compress import described
 from serverless_gc.types import Compressor
+from serverless_gc.wire.compress import get
 from serverless_gc.wire.packing import pack, unpack
 
 ALL = [
@@ -184,3 +186,19 @@ class TestRates:
             bits_for(0.2, 10, signal=1, noise=-1)
         with pytest.raises(InputError, match="n_workers"):
             bits_for(0.2, 0, signal=1, noise=1)
+
+
+@pytest.mark.parametrize("compressor", ALL, ids=repr)
+def test_workers_make_the_same_of_name_and_parameters(compressor):
+    g = np.random.default_rng(1).standard_normal(30)
+    worker = get(*described(compressor))
+    assert worker.encode(g, seed=5) == compressor.encode(g, seed=5)
+
+
+def test_a_compressor_of_a_class_of_ones_own_is_not_known_by_name():
+    class Longer(DitheredUniform):
+        pass
+
+    assert described(Longer(0.1)) is None
+    with pytest.raises(ValueError, match="no compressor 'Zip'"):
+        get("Zip", {})

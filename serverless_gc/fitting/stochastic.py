@@ -163,28 +163,14 @@ async def minimize_stochastic_async(
     rows = 0 if batch is None else check_whole("batch", batch, 1)
     if seconds is not None:
         check_seconds("seconds", seconds)
-    chosen = find_scheme(scheme, n, lr, params)
-    if shards is not None:
-        if chosen.shards == "grouped":
-            raise InputError("shards= does not go with groups, whose members share the partitions of their group")
-        chosen = replace(chosen, shards=shards)
-    if optimizer is not None:
-        chosen = with_optimizer(chosen, optimizer)
-    if compressor is not None:
-        if not (hasattr(compressor, "encode") and hasattr(compressor, "decode")):
-            raise InputError(f"compressor must have the methods encode and decode, got {compressor!r}")
-        if chosen.task == "mini-batches":
-            raise InputError("compressor= does not go with partial results, which are added up as they come")
-    if chosen.task == "mini-batches" and batch is None:
-        raise InputError(f"scheme {chosen.name!r} splits its work into mini-batches: say how many rows, batch=")
+    chosen = _with_options(find_scheme(scheme, n, lr, params), shards, optimizer, compressor, rows)
     rule = chosen.rule
     hands = len(rule.groups) if isinstance(rule, Groups) else n
     placing = Placing.of(chosen.shards, Parts(data.n_rows, data.code.k), hands)
-    code = IgnoreStragglersCode(n, n)
-    policy = data.owner.policy_for(code, deadline, inner=chosen.policy)
-    _probe(policy, n)
-    if chosen.stats == "sum_of_squares" and isinstance(chosen.aggregator, PrecisionWeightedMean) and rows == 1:
-        raise InputError("a batch of one row has no variance, by which results are weighted: take batch=2 or more")
+    policy = data.owner.policy_for(IgnoreStragglersCode(n, n), deadline, inner=chosen.policy)
+    _check_policy(policy, rule, n)
+    if isinstance(chosen.aggregator, PrecisionWeightedMean) and (rows or min(placing.rows)) < 2:
+        raise InputError("one row has no variance, by which results are weighted: take batch=2 or more")
     own = callable(loss) and not isinstance(loss, losses.Loss)
     if not own:
         check_operand(point, data.n_cols, "w0")
@@ -226,8 +212,34 @@ async def minimize_stochastic_async(
         return await loop.run()
 
 
-def _probe(policy: WaitPolicy, n: int) -> None:
-    """Have a copy of a policy open a round: what it cannot do with so many slots it says now."""
+def _with_options(
+    scheme: Scheme,
+    shards: Literal["drawn", "fixed"] | None,
+    optimizer: Optimizer | None,
+    compressor: Compressor | None,
+    batch: int,
+) -> Scheme:
+    """Return the scheme with what a call says otherwise; raise `InputError` if that does not go with it."""
+    if shards is not None:
+        if scheme.shards == "grouped":
+            raise InputError("shards= does not go with groups, whose members share the partitions of their group")
+        scheme = replace(scheme, shards=shards)
+    if optimizer is not None:
+        scheme = with_optimizer(scheme, optimizer)
+    if compressor is not None:
+        if not (hasattr(compressor, "encode") and hasattr(compressor, "decode")):
+            raise InputError(f"compressor must have the methods encode and decode, got {compressor!r}")
+        if scheme.task == "mini-batches":
+            raise InputError("compressor= does not go with partial results, which are added up as they come")
+    if scheme.task == "mini-batches" and not batch:
+        raise InputError(f"scheme {scheme.name!r} splits its work into mini-batches: say how many rows, batch=")
+    return scheme
+
+
+def _check_policy(policy: WaitPolicy, rule: WaitPolicy, n: int) -> None:
+    """Raise `InputError` if a policy cannot do with so many slots; a copy of it opens a round."""
+    if isinstance(rule, Groups) and (most := max(map(max, rule.groups))) >= n:
+        raise InputError(f"groups name slot {most}, and there are {n}: give n_workers=, or other groups")
     try:
         copy = deepcopy(policy)
     except TypeError:  # one that cannot be copied says it when it runs

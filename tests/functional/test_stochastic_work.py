@@ -9,9 +9,10 @@ import serverless_gc as sgc
 from serverless_gc.aggregate import AverageModels, Mean, WeightedMean
 from serverless_gc.inject import Faults, Stragglers
 from serverless_gc.optim import AMSGrad, ModelAverage, NaturalGradient
-from serverless_gc.policies import Anytime, DitheredUniform, FirstDone, KSync, TopK
+from serverless_gc.policies import Anytime, DitheredUniform, FirstDone, GossipReady, Groups, KSync, TopK
 from serverless_gc.store import MemoryStore
 from serverless_gc.stragglers import Constant, Exponential, PerSlot
+from serverless_gc.topologies import Ring
 from serverless_gc.transforms import SumMessages
 from serverless_gc.types import Update
 
@@ -357,7 +358,11 @@ def test_every_kind_of_task_gives_the_same_bits_everywhere(kind, aws, list_bucke
         ({"scheme": "non-blocking", "batch": 4, "optimizer": NaturalGradient(0.1)}, "no stats"),
         ({"scheme": "cada", "group_size": 3}, "size"),
         ({"scheme": "cada", "shards": "drawn"}, "does not go with groups"),
-        ({"scheme": "precision", "batch": 1}, "batch of one row has no variance"),
+        ({"scheme": "precision", "batch": 1}, "one row has no variance"),
+        (
+            {"scheme": sgc.Scheme(name="g", policy=Groups([[0, 4]]), shards="grouped")},
+            "groups name slot 4, and there are 4",
+        ),
         ({"scheme": "precision", "optimizer": NaturalGradient(0.1, "full")}, "needs sum_of_squares"),
         ({"compressor": "zip"}, "compressor must have the methods"),
         ({"scheme": "hybrid-federated", "local_steps": 0}, "units must be"),
@@ -374,8 +379,11 @@ def test_wrong_arguments_are_refused_before_anything_is_stored(asked, said):
         ({"stats": "mean"}, "stats must be one of"),
         ({"shards": "grouped"}, "goes with policy=Groups"),
         ({"units": 0}, "units must be"),
+        ({"policy": "k-sync"}, "policy must be one like those"),
+        ({"policy": GossipReady(Ring(4))}, r"take sgc\.minimize_decentralized"),
+        ({"policy": sgc.Deadline(Anytime(1.0), 9.0), "task": "mini-batches"}, "no stop_at"),
     ],
 )
 def test_schemes_that_make_no_sense_are_refused(fields, said):
     with pytest.raises(sgc.InputError, match=said):
-        sgc.Scheme(name="mine", policy=KSync(2), **fields)
+        sgc.Scheme(**{"name": "mine", "policy": KSync(2), **fields})

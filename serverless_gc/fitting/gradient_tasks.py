@@ -106,8 +106,6 @@ class GradientTasks:
     def _task(self, spec: TaskSpec) -> Task:
         job, res = self._job, self._res
         x, key = self._points[self._point(spec)]
-        reply_bytes = job.shape[0] * job.dtype.itemsize * len(job.code.placement(spec.slot))
-        room = res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND
         return Task(
             run=res.run,
             round=self.number,
@@ -120,7 +118,7 @@ class GradientTasks:
             store=res.store.url,
             operand=None if key else x,
             operand_key=key,
-            inline_limit=reply_bytes if reply_bytes <= room else 0,
+            inline_limit=res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND,
             cancel_key=self._mark(spec.version),
             alive_key=self._alive,
             params=dict(job.params(spec)),

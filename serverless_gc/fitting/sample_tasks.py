@@ -124,7 +124,7 @@ class SampleTasks(GradientTasks):
             label="gradient",
             kernel="sampled",
             blocks=self._blocks,
-            shape=(self._messages * Sampled(0, None, np.zeros(d), np.zeros(self._extra)).pack().size,),
+            shape=(d,),
             dtype=np.dtype(np.float64),
             params=self._params,
             stored=np.dtype(np.float64),

@@ -1,5 +1,7 @@
 """Stochastic trainings whose workers do more than one gradient: time limits, partial results, local steps, triggers."""
 
+import time
+
 import numpy as np
 import pytest
 from node_rig import keys_of
@@ -75,11 +77,12 @@ def test_anytime_minibatch_steps_along_the_mean_over_all_samples():
 @pytest.mark.parametrize("scheme", ["anytime", "anytime-minibatch"])
 def test_a_fixed_time_comes_near_the_minimum(scheme, backend, aws):
     more = {"delay": Exponential(50.0)} if backend == "simulated" else {}
-    rounds, lr = (8, 0.4) if scheme == "anytime-minibatch" else (6, 0.1)
+    lr, near = {"anytime": 0.1, "anytime-minibatch": 0.4}[scheme], 0.4 * np.linalg.norm(NET.best)
     with sgc.Session(backend, **more) as s:
-        fit = trained(s, scheme=scheme, compute_seconds=0.1, batch=4, lr=lr, rounds=rounds)
-    assert np.linalg.norm(fit.w - NET.best) < 0.4 * np.linalg.norm(NET.best)
-    assert fit.account.used == rounds * 4
+        asked = {"scheme": scheme, "compute_seconds": 0.1, "batch": 4, "lr": lr, "rounds": 200}
+        fit = trained(s, callback=lambda it: np.linalg.norm(it.w - NET.best) < near, **asked)
+    assert fit.reason == "callback"  # in how many rounds depends on how fast this machine is
+    assert fit.account.used == fit.steps * 4
     assert fit.account.samples % 4 == 0
     assert aws.bucket
 
@@ -87,11 +90,11 @@ def test_a_fixed_time_comes_near_the_minimum(scheme, backend, aws):
 def test_a_worker_that_is_held_up_does_less_and_delays_nobody():
     kept = Kept(AverageModels())
     mine = sgc.Scheme(
-        name="mine", policy=Anytime(0.2, guard=20.0), task="local-sgd", aggregator=kept, optimizer=ModelAverage()
+        name="mine", policy=Anytime(0.5, guard=20.0), task="local-sgd", aggregator=kept, optimizer=ModelAverage()
     )
     slow = Stragglers(fraction={2}, slowdown=1000, base=0.001)
     with sgc.Session("local", inject=slow) as s:
-        fit = trained(s, scheme=mine, lr=0.1, batch=4, rounds=2)
+        fit = trained(s, scheme=mine, lr=0.1, batch=4, rounds=1)
     for arrivals in kept.rounds:
         assert {a.task.slot: a.work_done > 0 for a in arrivals} == {0: True, 1: True, 2: False, 3: True}
     assert fit.account.samples == sum(a.work_done for arrivals in kept.rounds for a in arrivals)
@@ -118,14 +121,16 @@ def test_finished_mini_batches_count_and_no_others():
 
 
 @pytest.mark.parametrize("backend", ["local", "aws"])
-def test_workers_publish_mini_batches_and_stop_when_told(backend, aws, list_bucket):
+def test_workers_publish_mini_batches_and_stop_when_told(backend, aws, list_bucket, wait_until):
     kept = Kept(WeightedMean(of="sums"))
     mine = sgc.Scheme(
         name="mine", policy=FirstDone(1), task="mini-batches", units=4, transforms=(SumMessages(),), aggregator=kept
     )
     store = {"store": MemoryStore()} if backend == "local" else {}
-    with sgc.Session(backend, inject=Stragglers(fraction={1, 2, 3}, slowdown=3, base=0.4), **store) as s:
+    with sgc.Session(backend, inject=Stragglers(fraction={1, 2, 3}, slowdown=2, base=0.4), **store) as s:
         fit = trained(s, scheme=mine, batch=5, lr=0.1, rounds=2)
+        told = time.monotonic() + 1.0
+        wait_until(lambda: time.monotonic() > told)  # until the late have looked for the mark, which goes with the run
     w = NET.w0
     for version, arrivals in enumerate(kept.rounds):
         counts = dict.fromkeys(range(4), 0) | {a.task.slot: int(a.work_done) for a in arrivals}
@@ -134,7 +139,7 @@ def test_workers_publish_mini_batches_and_stop_when_told(backend, aws, list_buck
     np.testing.assert_allclose(fit.w, w, rtol=1e-12)
     used = sum(a.work_done for arrivals in kept.rounds for a in arrivals)
     assert fit.account.samples == 5 * used
-    assert used > 2 * 4  # the others have done a third when the first is done, and are seen many times meanwhile
+    assert used > 2 * 4  # the others have done a quarter long before the first is done
     assert list_bucket() == []
     assert not store or keys_of(store["store"]) == []
     assert aws.bucket

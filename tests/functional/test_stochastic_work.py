@@ -127,8 +127,8 @@ def test_workers_publish_mini_batches_and_stop_when_told(backend, aws, list_buck
         name="mine", policy=FirstDone(1), task="mini-batches", units=4, transforms=(SumMessages(),), aggregator=kept
     )
     store = {"store": MemoryStore()} if backend == "local" else {}
-    with sgc.Session(backend, inject=Stragglers(fraction={1, 2, 3}, slowdown=2, base=0.4), **store) as s:
-        fit = trained(s, scheme=mine, batch=5, lr=0.1, rounds=2)
+    with sgc.Session(backend, inject=Stragglers(fraction={1, 2, 3}, slowdown=2, base=1.2), **store) as s:
+        fit = trained(s, scheme=mine, batch=5, lr=0.1, rounds=1)
         told = time.monotonic() + 1.0
         wait_until(lambda: time.monotonic() > told)  # until the late have looked for the mark, which goes with the run
     w = NET.w0
@@ -139,7 +139,7 @@ def test_workers_publish_mini_batches_and_stop_when_told(backend, aws, list_buck
     np.testing.assert_allclose(fit.w, w, rtol=1e-12)
     used = sum(a.work_done for arrivals in kept.rounds for a in arrivals)
     assert fit.account.samples == 5 * used
-    assert used > 2 * 4  # the others have done a quarter long before the first is done
+    assert used > 4  # the others have done a quarter long before the first is done
     assert list_bucket() == []
     assert not store or keys_of(store["store"]) == []
     assert aws.bucket

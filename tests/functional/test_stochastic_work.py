@@ -218,7 +218,7 @@ def test_who_never_changes_enough_sends_by_age_alone(backend):
 
 def test_silence_saves_uploads_or_invocations_and_little_is_lost():
     store = MemoryStore()
-    with sgc.Session("local", store=store, inject=Faults(fail=0.05, lose_reply=0.05, seed=3)) as s:
+    with sgc.Session("simulated", store=store, inject=Faults(fail=0.05, lose_reply=0.05, seed=3)) as s:
         asked = {"lr": 0.1, "rounds": 100, "batch": None}
         always = trained(s, LOG, scheme="cada", weight=0.0, **asked)
         cada = trained(s, LOG, scheme="cada", weight=0.1, **asked)
@@ -312,6 +312,7 @@ NEAR = {
     "precision": {"batch": 8, "lr": 1.0},
     "natural-gradient": {"batch": 8, "lr": lambda t: 0.5 / (1 + 0.1 * t), "damping": 0.05},
     "lag": {"lr": 0.1, "weight": 0.1},
+    "cada": {"lr": 0.1, "weight": 0.1},
 }
 
 

@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from serverless_gc.errors import WrongResult as WrongResult
     from serverless_gc.fitting import DecentralizedFit as DecentralizedFit
     from serverless_gc.fitting import Fit as Fit
+    from serverless_gc.fitting import Scheme as Scheme
     from serverless_gc.fitting import minimize as minimize
     from serverless_gc.fitting import minimize_async as minimize_async
     from serverless_gc.fitting import minimize_decentralized as minimize_decentralized
     from serverless_gc.fitting import minimize_decentralized_async as minimize_decentralized_async
+    from serverless_gc.fitting import minimize_stochastic as minimize_stochastic
+    from serverless_gc.fitting import minimize_stochastic_async as minimize_stochastic_async
     from serverless_gc.gradient_data import GradientData as GradientData
     from serverless_gc.observe import Report as Report
     from serverless_gc.plan import recommend as recommend
@@ -83,6 +86,7 @@ _HOMES = {
     "KSync": "policies",
     "NotDecodableError": "errors",
     "Report": "observe",
+    "Scheme": "fitting",
     "ServerlessGCError": "errors",
     "Session": "session",
     "Speculate": "policies",
@@ -104,6 +108,8 @@ _HOMES = {
     "minimize_async": "fitting",
     "minimize_decentralized": "fitting",
     "minimize_decentralized_async": "fitting",
+    "minimize_stochastic": "fitting",
+    "minimize_stochastic_async": "fitting",
 }
 _MODULES = frozenset({"codes", "inject", "policies", "stragglers"})
 
@@ -128,6 +134,7 @@ __all__ = [
     "KSync",
     "NotDecodableError",
     "Report",
+    "Scheme",
     "ServerlessGCError",
     "Session",
     "Speculate",
@@ -151,6 +158,8 @@ __all__ = [
     "minimize_async",
     "minimize_decentralized",
     "minimize_decentralized_async",
+    "minimize_stochastic",
+    "minimize_stochastic_async",
     "policies",
     "recommend",
     "stragglers",

@@ -30,7 +30,7 @@ from serverless_gc.store.base import Store
 from serverless_gc.types import Array, Buffer, TaskSpec
 from serverless_gc.wire import FrameError, Reply, Task, mismatch
 
-__all__ = ["INHERENT", "Attempts", "Collector", "Presign"]
+__all__ = ["INHERENT", "OVERFLOW", "Attempts", "Collector", "Presign"]
 
 LOSS_FAILED = "the loss failed"
 OVERFLOW = "overflow"

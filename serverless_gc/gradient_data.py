@@ -271,7 +271,7 @@ class GradientData(Holding, Differentiable):
             As for `value_and_gradient`, or if the data are complex; nothing was stored.
         """
         if self._matrix.complex:
-            raise InputError("decentralized schemes take real data only")
+            raise InputError("decentralized and stochastic schemes take real data only")
         call = GradientCall(self, self._matrix, w, loss, l2, "mean", sample_weight, Stop(), None)
         async with call.stored() as (columns, sent):
             yield StoredObjective(await self._matrix.parts(), columns, sent, self.y is not None)

@@ -61,7 +61,7 @@ class Stragglers:
     """Slow tasks.
 
     A task whose worker publishes its messages one by one is slow at each of them, in the worker itself: its first
-    messages come early all the same. Other tasks are held up from outside.
+    messages come early all the same. One that works until a given time does less. Other tasks are held up from outside.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ from serverless_gc.jobs import Job
 from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.operands import ENVELOPE, publish_operand
-from serverless_gc.partials import PartsWatch
+from serverless_gc.partials import Collected, PartsWatch
 from serverless_gc.policies import Certifies
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
@@ -299,7 +299,7 @@ async def _publish(res: Resources, job: Job) -> _Round:
     )
     watch = None
     if job.publish:
-        watch = PartsWatch(res.store, f"{base}/", collector, make_task, job.publish, attempts.counts)
+        watch = PartsWatch(res.store, f"{base}/", Collected(collector), make_task, job.publish, attempts.counts)
     return _Round(number, job, operand.key, f"{base}/cancel", collector, attempts, set(), watch)
 
 

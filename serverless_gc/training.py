@@ -51,7 +51,8 @@ class Step:
     update
         What the aggregator made of it; a direction of zeros if every result was dropped.
     staleness
-        ``version - task.version`` of each consumed result, before transforms.
+        ``version - task.version`` of each consumed result, before transforms; results are taken by version and slot, so
+        that the order of arrival changes nothing.
     """
 
     version: int
@@ -218,7 +219,9 @@ class Training:
         if outcome.error is not None:
             kind = DeadlineExceeded if outcome.error == "deadline" else NotDecodableError
             raise kind(f"update {version} was given up: {outcome.reason}", failures=dict(outcome.failures))
-        arrivals = (*outcome.arrivals, *self._unfinished(outcome))
+        # Sums are rounded in one order, whatever the order of arrival.
+        here = (*outcome.arrivals, *self._unfinished(outcome))
+        arrivals = sorted(here, key=lambda arrival: (arrival.task.version, arrival.task.slot))
         staleness = tuple(version - arrival.task.version for arrival in arrivals)
         update = self._aggregate(arrivals, version, outcome.t_close)
         x, self.state = self.optimizer.step(self.x, update, self.state, version)

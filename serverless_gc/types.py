@@ -56,6 +56,8 @@ class TaskSpec:
     ``task_id`` names the *result*: every attempt at the task (retry or speculative copy) shares it
     and writes the same object, once. ``(task_id, attempt)`` names one invocation. ``milestones[j]`` is the fraction of
     the task's work after which its ``j``-th message is published, ascending; messages beyond come with the result.
+    With ``stop_at``, a time on the driver's or the virtual clock, the worker does as many units of work as begin before
+    then, be it none, instead of ``work`` units.
     """
 
     task_id: str

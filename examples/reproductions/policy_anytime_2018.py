@@ -16,6 +16,7 @@ from serverless_gc.optim import ModelAverage
 from serverless_gc.policies import Anytime, WaitAll
 
 SPEEDS = np.array([1, 1, 2, 2, 4, 8, 16, 16, 32, 32])
+STEPS = 11
 TIMES, CHECKPOINTS = np.arange(1, 65), (4, 16, 64)
 
 
@@ -36,13 +37,13 @@ def local_sgd(problem, x, lr, steps, rng):
     return x
 
 
-def curve(problem, policy, delays, steps, weight, lr, seeds):
-    """Mean excess over runs in which ``steps(slot, rng)`` local steps are made in a round."""
+def curve(problem, policy, delays, weight, lr, seeds):
+    """Mean excess over runs whose tasks make the steps that fit into their time, or eleven if it is not limited."""
 
     def work(task, x):
-        rng = np.random.default_rng(task.seed)
-        made = steps(task.slot, rng)
-        return Completion(local_sgd(problem, x, lr(task.version), made, rng), work_done=made)
+        steps = STEPS if task.stop_at is None else int(task.work)
+        moved = local_sgd(problem, x, lr(task.version), steps, np.random.default_rng(task.seed))
+        return Completion(moved, work_done=steps)
 
     runs = [
         train(
@@ -56,15 +57,14 @@ def curve(problem, policy, delays, steps, weight, lr, seeds):
 
 def anytime(problem, weight, lr, seeds):
     """In a second, worker ``i`` makes a Poisson number of steps of mean ``SPEEDS[i]``."""
-    return curve(
-        problem, Anytime(1.0), lambda _: 1.0, lambda slot, rng: rng.poisson(SPEEDS[slot]), weight, lr, seeds
-    )  # fmt: skip
+    law = SlotDelays(lambda slot, _, rng: 1.0 / max(rng.poisson(SPEEDS[slot]), 0.5))
+    return curve(problem, Anytime(1.0), law, weight, lr, seeds)
 
 
 def wait_for_all(problem, lr, seeds):
-    """Everybody makes eleven steps, however long that takes."""
-    law = SlotDelays(lambda slot, _, rng: rng.gamma(11) / SPEEDS[slot])
-    return curve(problem, WaitAll(), law, lambda _slot, _rng: 11, "work_done", lr, seeds)
+    """Everybody makes as many steps, however long that takes."""
+    law = SlotDelays(lambda slot, _, rng: rng.gamma(STEPS) / SPEEDS[slot])
+    return curve(problem, WaitAll(), law, "work_done", lr, seeds)
 
 
 def figures():

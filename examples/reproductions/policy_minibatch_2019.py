@@ -34,13 +34,14 @@ def nominal_time(rng):
     return 1.0 + rng.standard_exponential() / (2 / 3)
 
 
-def runs(problem, policy, delays, samples):
+def runs(problem, policy, delays):
+    """Run tasks that sum over the samples that fit into their time, or over ``SAMPLES`` if it is not limited."""
+
     def work(task, x):
-        rng = np.random.default_rng(task.seed)
-        size = samples(rng)
+        size = SAMPLES if task.stop_at is None else int(task.work)
         if size == 0:
             return Completion(np.zeros(20), work_done=0)
-        return Completion(problem.gradient(x, rng.integers(problem.n, size=size)) * size, work_done=size)
+        return Completion(problem.sample(x, size, task.seed) * size, work_done=size)
 
     return [
         train(
@@ -54,12 +55,10 @@ def runs(problem, policy, delays, samples):
 def figures():
     problem = lin20(n=20000)
     made = {
-        name: runs(problem, policy, nominal_time, lambda _: SAMPLES)
+        name: runs(problem, policy, nominal_time)
         for name, policy in (("wait for all", WaitAll()), ("drop the slowest 2", KSync(8)), ("drop 5", KSync(5)))
     }
-    made["anytime"] = runs(
-        problem, Anytime(SECONDS), lambda _: SECONDS, lambda rng: int(SAMPLES * SECONDS / nominal_time(rng))
-    )
+    made["anytime"] = runs(problem, Anytime(SECONDS), lambda rng: nominal_time(rng) / SAMPLES)
     excess = {name: mean_excess(each, TIMES, problem.excess) for name, each in made.items()}
     samples = float(np.mean([step.update.n_eff for run in made["anytime"] for step in run.steps]))
     return Figures(excess, chosen(excess, TIMES, CHECKPOINTS), samples)

@@ -70,6 +70,11 @@ class AioHost:
         self._grace = grace
         self._flights: WeakKeyDictionary[Engine, _Flights] = WeakKeyDictionary()
 
+    @property
+    def now(self) -> float:
+        """The clock; on the running loop."""
+        return asyncio.get_running_loop().time() if self._clock is None else self._clock()
+
     async def run(
         self, engine: Engine, execute: Execute, *, on_event: OnEvent | None = None, watch: Watch | None = None
     ) -> RoundOutcome:

@@ -41,6 +41,11 @@ It gets a function rather than being iterated over, so that an attempt about to 
 class Host(Protocol):
     """Runs an engine's rounds."""
 
+    @property
+    def now(self) -> float:
+        """The clock by which events are timed, in seconds."""
+        ...
+
     async def run(
         self, engine: Engine, execute: Execute, *, on_event: OnEvent | None = None, watch: Watch | None = None
     ) -> RoundOutcome:

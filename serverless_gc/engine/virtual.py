@@ -7,6 +7,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -43,8 +44,10 @@ class VirtualHost:
 
     An attempt's work is done when it arrives in virtual time, so a voided one is never computed. Partial results are
     there at the task's `TaskSpec.milestones`: after start, read, that fraction of compute, and one write; the first of
-    them does the whole work, the others and the result are taken from it. The clock goes on from round to round. Equal
-    seeds give equal runs.
+    them does the whole work, the others and the result are taken from it. A task with ``stop_at`` works from after
+    start and read until then, or not at all, and arrives one write later; its ``work`` is then the whole units that fit
+    at the rate of the law, ``work`` units in ``compute`` seconds. The clock goes on from round to round. Equal seeds
+    give equal runs.
 
     Parameters
     ----------
@@ -234,7 +237,7 @@ class VirtualHost:
             if isinstance(action, Issue):
                 task = action.task
                 start = self.now + action.delay
-                if self._totals is not None and not task.milestones:
+                if self._totals is not None and not task.milestones and task.stop_at is None:
                     seconds = self._ahead(task.work)
                     flights.start(task, start, seconds)
                 else:
@@ -299,10 +302,17 @@ class _Flights:
         self._heap: list[tuple[float, int, TaskSpec, tuple[int, ...] | None]] = []  # None: the result itself
         self.started: dict[tuple[str, int], tuple[float, float]] = {}
         self._done: dict[tuple[str, int], Event] = {}
+        self._units: dict[tuple[str, int], float] = {}  # of work that fit, of those that stop at a time
         self._pushed = 0
 
     def push(self, task: TaskSpec, start: float, timing: Timing) -> float:
-        """Start an attempt that may deliver bit by bit; return its seconds."""
+        """Start an attempt that may deliver bit by bit, or stop at a time; return its seconds."""
+        if task.stop_at is not None and timing.total < math.inf:
+            begin = start + timing.start + timing.read
+            self._units[task.task_id, task.attempt] = _fitting(task.work, timing.compute, task.stop_at - begin)
+            arrival = max(begin, task.stop_at) + timing.write
+            self.start(task, start, arrival - start, arrival)
+            return arrival - start
         if task.milestones:
             around = timing.start + timing.read + timing.write
             for fraction, places in _published(task.milestones):
@@ -311,9 +321,9 @@ class _Flights:
         self.start(task, start, seconds)
         return seconds
 
-    def start(self, task: TaskSpec, start: float, seconds: float) -> None:
+    def start(self, task: TaskSpec, start: float, seconds: float, arrival: float | None = None) -> None:
         self.started[task.task_id, task.attempt] = (start, seconds)
-        self._schedule(start + seconds, task, None)
+        self._schedule(start + seconds if arrival is None else arrival, task, None)
 
     def _schedule(self, at: float, task: TaskSpec, places: tuple[int, ...] | None) -> None:
         self._pushed += 1
@@ -337,8 +347,9 @@ class _Flights:
         """Do an attempt's work, once."""
         key = (task.task_id, task.attempt)
         if key not in self._done:
+            fitting = self._units.pop(key, None)
             try:
-                done = await execute(task)
+                done = await execute(task if fitting is None else replace(task, work=fitting))
             except InvokeError as error:
                 self._done[key] = Failed(task, error.kind, str(error), error.retryable)
             else:
@@ -354,9 +365,26 @@ class _Flights:
         for task in tasks:
             if self._done:
                 self.forget(task)
+            if self._units:
+                self._units.pop((task.task_id, task.attempt), None)
             flight = self.started.pop((task.task_id, task.attempt), None)
             if flight is not None:
                 yield flight
+
+
+def _fitting(work: float, compute: float, seconds: float) -> float:
+    """Return how many whole units fit into some seconds, where ``work`` units take ``compute`` seconds.
+
+    Examples
+    --------
+    >>> _fitting(1.0, 0.1, 0.3), _fitting(1.0, 2.0, 1.9), _fitting(1.0, 1.0, -1.0)
+    (3.0, 0.0, 0.0)
+    """
+    if seconds <= 0:
+        return 0.0
+    if compute <= 0:
+        raise InputError("a task with stop_at would do endless work: the law of delays gives no seconds of computing")
+    return float(math.floor(work * seconds / compute * (1 + 1e-12)))
 
 
 def _published(marks: Sequence[float]) -> Iterator[tuple[float, tuple[int, ...]]]:

@@ -10,11 +10,12 @@ import numpy as np
 from serverless_gc.background import blocking, homed
 from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Counts, Engine, Host
-from serverless_gc.errors import DeadlineExceeded, InputError, NotDecodableError
+from serverless_gc.errors import DeadlineExceeded, NotDecodableError
 from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
 from serverless_gc.fitting.grouped import train_groups
 from serverless_gc.fitting.node_schemes import NodePlan, dealt, grouping
 from serverless_gc.fitting.node_tasks import NodeObjective, NodeTasks
+from serverless_gc.fitting.placing import check_start
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.unseen import Unseen
 from serverless_gc.gradient_call import AnyLoss, stored_function
@@ -22,7 +23,7 @@ from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report, Span
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.optim.schedules import Rate, as_schedule
-from serverless_gc.prepare import check_point, check_whole
+from serverless_gc.prepare import check_whole
 from serverless_gc.resources import Resources
 from serverless_gc.types import Topology
 from serverless_gc.worker import schemes
@@ -125,14 +126,7 @@ async def minimize_decentralized_async(
     >>> fit.w.round(3), fit.models.shape, fit.disagreement < 0.01
     (array([ 1. , -2. ,  0.5]), (8, 3), True)
     """
-    if not isinstance(data, GradientData):
-        raise InputError(
-            "data must be what Session.encode gave for a gradient code, such as code='ignore-stragglers', whose "
-            f"partitions are what nodes know; got {type(data).__name__}"
-        )
-    point = check_point(w0, "w0")
-    if point.dtype.kind == "c":
-        raise InputError("w0 must be real")
+    point = check_start(data, w0, "what nodes know")
     as_schedule(lr)
     rounds, seed = check_whole("rounds", rounds, 1), check_whole("seed", seed, 0)
     drawn = 0 if batch is None else check_whole("batch", batch, 1)

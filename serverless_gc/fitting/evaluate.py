@@ -38,13 +38,16 @@ __all__ = ["Evaluations", "TimeIsUp", "check_policy", "exact_rounds"]
 
 
 _APART: Mapping[type[WaitPolicy], str] = {
-    Anytime: "workers that stop at a time and send what they have; take sgc.Deadline(..., on_expire='close')",
-    FirstDone: "workers that publish mini-batches",
-    Groups: "workers that share their data with a group",
-    GlobalBatch: "gradients that are weighted by their tokens; take sgc.KBatchAsync",
-    AdaSync: "the loss of each round, which a gradient does not tell; take sgc.KSync",
-    LocallyAsync: "models of groups; take sgc.minimize_decentralized(method='lasgd')",
-    GossipReady: "models of nodes; take sgc.minimize_decentralized",
+    Anytime: "workers that stop at a time and send what they have: take sgc.minimize_stochastic(scheme='anytime') or "
+    "'anytime-minibatch', or sgc.Deadline(..., on_expire='close')",
+    FirstDone: "workers that publish mini-batches: take sgc.minimize_stochastic(scheme='non-blocking')",
+    Groups: "workers that share their data with a group: take sgc.minimize_stochastic(scheme='cada') or 'lag'",
+    GlobalBatch: "gradients that are weighted by their tokens: take sgc.minimize_stochastic(scheme='gba'), or "
+    "sgc.KBatchAsync",
+    AdaSync: "the loss of each round, which a coded gradient does not tell: take "
+    "sgc.minimize_stochastic(scheme='adasync'), or sgc.KSync",
+    LocallyAsync: "models of groups: take sgc.minimize_decentralized(method='lasgd')",
+    GossipReady: "models of nodes: take sgc.minimize_decentralized",
 }
 """Policies whose rule means something only with their own kind of work, and what that is."""
 
@@ -61,10 +64,7 @@ def check_policy(policy: WaitPolicy) -> None:
     while True:
         for kind, needed in _APART.items():
             if isinstance(policy, kind):
-                raise InputError(
-                    f"{kind.__name__} is about {needed}. Its own loop is serverless_gc.training.Training, see "
-                    "examples/reproductions"
-                )
+                raise InputError(f"{kind.__name__} is about {needed}")
         if not isinstance(policy, Following):
             return
         policy = policy.inner

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class GradientTasks:
         self._res = res
         self._job = job
         self._row = row
+        self._inline = INLINE_OPERAND
         self.number = next(res.rounds)
         self._base = f"{res.prefix}/round/{self.number:07d}"
         self._attempts = Attempts(
@@ -59,11 +60,20 @@ class GradientTasks:
         try:
             if point not in self._points:
                 await self._publish(point, x if self._row is None else x[point[1]])
-            value, stats = await self._attempts.run(task)
-            assert value is not None  # noqa: S101 - nothing stays in the store
+            value, stats = await self._attempt(task)
         finally:
             self._users[point] -= 1
         self._over.append(self._key(task))
+        return self._completed(task, x, value, stats)
+
+    async def _attempt(self, task: TaskSpec) -> tuple[Array, Mapping[str, Any]]:
+        """Have a worker do it; return its value and what it said about it."""
+        value, stats = await self._attempts.run(task)
+        assert value is not None  # noqa: S101 - nothing stays in the store
+        return value, stats
+
+    def _completed(self, task: TaskSpec, x: Array, value: Array, stats: Mapping[str, Any]) -> Completion:  # noqa: ARG002 - others need x
+        """Make a result of what a worker sent."""
         code = self._job.code
         messages = code.placement(task.slot)
         collector = Collector(code, self._job.shape, self._job.dtype)
@@ -75,10 +85,20 @@ class GradientTasks:
 
     async def _publish(self, point: _Point, x: Array) -> None:
         key = ""
-        if x.nbytes > INLINE_OPERAND:
+        if x.nbytes > self._inline:
             key = f"{self._base}/model/{point[0]:07d}-{point[1]}"
-            await self._res.store.put(key, pack_block(x))
+            if key not in self._res.once:  # all tasks of a round want it at the same time
+                self._attempts.bytes_up += x.nbytes
+            await self._res.put_once(key, pack_block(x))
         self._points[point] = (x, key)
+
+    def _mark(self, version: int) -> str:  # noqa: ARG002 - one for all
+        """Return the key of the object that tells workers to stop."""
+        return f"{self._base}/cancel"
+
+    def _needed(self, point: _Point) -> bool:
+        """Whether a model must be kept though no task in flight is about it."""
+        return self._users[point] > 0
 
     def _key(self, task: TaskSpec) -> str:
         return f"{self._base}/{task.task_id}"
@@ -86,8 +106,6 @@ class GradientTasks:
     def _task(self, spec: TaskSpec) -> Task:
         job, res = self._job, self._res
         x, key = self._points[self._point(spec)]
-        reply_bytes = job.shape[0] * job.dtype.itemsize * len(job.code.placement(spec.slot))
-        room = res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND
         return Task(
             run=res.run,
             round=self.number,
@@ -100,18 +118,20 @@ class GradientTasks:
             store=res.store.url,
             operand=None if key else x,
             operand_key=key,
-            inline_limit=reply_bytes if reply_bytes <= room else 0,
-            cancel_key=f"{self._base}/cancel",
+            inline_limit=res.limits.reply_bytes * 3 // 4 - INLINE_OPERAND,
+            cancel_key=self._mark(spec.version),
             alive_key=self._alive,
             params=dict(job.params(spec)),
         )
 
     def report(self, counts: Counts, outcome: RoundOutcome | None = None) -> Report:
         """Account for the tasks that ended; what they stored is deleted."""
-        idle = [point for point in self._points if not self._users[point]]
+        idle = [point for point in self._points if not self._needed(point)]
         for point in idle[:-1]:
             _, key = self._points.pop(point)
-            self._over += [key] if key else []
+            if key:
+                self._over.append(key)
+                self._res.once.pop(key, None)
         self._res.chore(self._res.discard(self._over))
         self._over = []
         so_far = Counter({**self._attempts.counts, "bytes_up": self._attempts.bytes_up})
@@ -138,4 +158,4 @@ class GradientTasks:
 
     async def close(self) -> None:
         """Tell workers that are still at it to stop."""
-        await self._res.store.put(f"{self._base}/cancel", b"")
+        await self._res.store.put(self._mark(0), b"")

@@ -59,7 +59,8 @@ class StragglingInvoker(_Wrapper):
     A task takes ``factor * (base + inner)`` seconds, where ``inner`` is what the inner call took and ``factor`` is 1
     or the slowdown. The share of ``base`` passes before the inner call, as a start-up would: the result of a slow
     task is not in the store early, and one that is voided meanwhile does not run at all. A task that publishes partial
-    results has its share spread over its messages instead: the worker itself is slow, also on Lambda, which bills it.
+    results has its share spread over its messages instead, and one that stops at a time has it within that time: the
+    worker itself is slow, also on Lambda, which bills it.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ class StragglingInvoker(_Wrapper):
             Of kind ``"timeout"`` if the slowed task would not end in time; whatever the inner invoker raises.
         """
         factor = self._stragglers.factor(task.slot, task.version, task.attempt)
-        if task.milestones:
+        if task.milestones or task.stop_at is not None:
             return await self.inner.invoke(task, _paced(payload, factor, self._stragglers.base), timeout=timeout)
         begin = self._clock()
         await self._wait(task, factor * self._stragglers.base, timeout, timeout)
@@ -115,9 +116,9 @@ class StragglingInvoker(_Wrapper):
 
 
 def _paced(payload: Buffer, factor: float, base: float) -> Buffer:
-    """Tell the worker to be slow at every message."""
+    """Tell the worker to be slow at every message, or before and at every unit of its work."""
     task = Task.from_bytes(payload)
-    pace = task.params.get("pace", 0.0) + factor * base / task.params["n_messages"]
+    pace = task.params.get("pace", 0.0) + factor * base / task.params.get("n_messages", 1)
     slowdown = task.params.get("slowdown", 1.0) * factor
     return replace(task, params={**task.params, "pace": pace, "slowdown": slowdown}).to_bytes()
 

@@ -51,7 +51,8 @@ class Task:
         Parameters of the kernel, JSON types. ``"publish"``: after so many messages each the worker stores the new ones,
         see `part_key`, and looks for the cancel mark; absent or 0 for no partial results. ``"n_messages"``: how many
         there are. ``"pace"`` and ``"slowdown"``: seconds added to each message then, and how many times longer it
-        takes, for experiments. ``"turn"``: a `Turn`, for a node of a decentralized scheme.
+        takes, for experiments; to a task that works until ``"stop_at"`` likewise, see `serverless_gc.worker.sampled`.
+        ``"turn"``: a `Turn`, for a node of a decentralized scheme.
     urls
         ``"GET key"``, ``"HEAD key"`` or ``"PUT key"`` to a presigned URL, for a worker without rights of its own; it
         then opens no store. Secrets: not shown.

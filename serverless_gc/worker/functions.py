@@ -179,7 +179,7 @@ def call(function: Function, part: Sequence[Block | None], w: Array, where: str,
     Returns
     -------
     value, gradient
-        The value is 0 if it was neither wanted nor given; the gradient has ``w``'s shape.
+        The value is NaN if it was neither wanted nor given; the gradient has ``w``'s shape.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def call(function: Function, part: Sequence[Block | None], w: Array, where: str,
         answer = function(SparsePart(X) if isinstance(X, CsrBlock) else X, y, w, *weights)
         given, gradient = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
         gradient = np.asarray(gradient)
-        number = 0.0 if given is None else float(given)
+        number = np.nan if given is None else float(given)
     except ModuleNotFoundError as error:
         raise _lacking(error) from error
     except (Exception, SystemExit) as error:  # whatever a user's code raises, this task alone ends
@@ -207,7 +207,8 @@ def call(function: Function, part: Sequence[Block | None], w: Array, where: str,
         raise FunctionError(f"the loss gave a gradient of dtype {gradient.dtype}, numbers are expected; on {where}")
     if gradient.shape != w.shape:
         raise FunctionError(f"the loss gave a gradient of shape {gradient.shape}, w has shape {w.shape}; on {where}")
-    if not (np.isfinite(gradient).all() and np.isfinite(number)):
-        what = "gradient" if np.isfinite(number) else "value"
+    told = given is None or np.isfinite(number)
+    if not (np.isfinite(gradient).all() and told):
+        what = "gradient" if told else "value"
         raise FunctionError(f"the loss gave a {what} that holds NaN or Inf; on {where}")
     return number, gradient

@@ -149,7 +149,8 @@ def gradient_messages(
     ``alike``
         Whether all parts of a message have the same coefficient, which is then given once; they are summed first.
     ``value``
-        Whether the loss itself goes along, as one more entry behind the gradient.
+        Whether the loss itself goes along, as one more entry behind the gradient. ``"if-given"``: NaN where the
+        function does not tell it.
     ``dtype``
         Of the messages, float64 by default; sums are formed in double precision.
     """
@@ -243,7 +244,7 @@ class _Parts:
 
             number, first, end = self._params.get("parts", [[i, 0, X.shape[0]]] * (i + 1))[i]
             where = f"partition {number} (rows {first}..{end - 1}) for message {message}"
-            return functions.call(self._loss, [X, y, *rest], self._w, where, value=self._value)
+            return functions.call(self._loss, [X, y, *rest], self._w, where, value=self._params.get("value") is True)
         weight: Any = rest[0] if rest else None
         labels: Any = y
         z = multiply(X, self._w)
@@ -256,6 +257,22 @@ def node_gradient(blocks: Sequence[Block], operand: Array | None, params: Mappin
     from serverless_gc.worker.node_gradient import NodeGradient
 
     return NodeGradient(blocks, params)(params["draw"], _need_operand("node-gradient", operand))
+
+
+def sampled(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Do a task of a stochastic training, see `serverless_gc.worker.sampled`."""
+    from serverless_gc.worker import sampled as stochastic
+
+    return stochastic.sampled(blocks, _need_operand("sampled", operand), params)
+
+
+def sampled_messages(
+    blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Yield what such a task finds on one mini-batch after the other."""
+    from serverless_gc.worker import sampled as stochastic
+
+    return stochastic.sampled_messages(blocks, _need_operand("sampled", operand), params, first)
 
 
 def noop(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:  # noqa: ARG001 - one signature for all kernels
@@ -274,11 +291,17 @@ KERNELS: Mapping[str, Kernel] = {
     "gradient": gradient,
     "matmul": matmul,
     "node-gradient": node_gradient,
+    "sampled": sampled,
     "noop": noop,
 }
 """Name -> function."""
 
-STREAMS: Mapping[str, Stream] = {"gradient": gradient_messages, "matvec": matvec_messages, "normal": normal_messages}
+STREAMS: Mapping[str, Stream] = {
+    "gradient": gradient_messages,
+    "matvec": matvec_messages,
+    "normal": normal_messages,
+    "sampled": sampled_messages,
+}
 """Name -> function, for kernels that can give one message after the other."""
 
 

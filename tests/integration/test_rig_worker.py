@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import gradient_codes
 import numpy as np
@@ -11,6 +12,7 @@ from rig_functions import Sdk, worker_zip
 import serverless_gc as sgc
 from serverless_gc.inject import Faults, Stragglers
 from serverless_gc.invoke.envelope import decode_reply, encode_request
+from serverless_gc.policies import DitheredUniform
 from serverless_gc.testing.rig import Rig, Step
 from serverless_gc.types import TaskSpec
 from serverless_gc.wire import Reply, Task
@@ -178,3 +180,18 @@ def test_rounds_of_nodes_run_in_the_deployed_worker(problem):
     np.testing.assert_allclose(fits["aws"].models, fits["local"].models, rtol=1e-12, atol=1e-14)
     assert fits["aws"].report.failed == 0
     assert fits["aws"].traffic.gets == 3 * (1 + 2)
+
+
+@pytest.mark.usefixtures("worker")
+def test_stochastic_tasks_run_in_the_deployed_worker(problem):
+    """Kernel and compressors are in the zip, too; a time limit is one on the clock of the function."""
+    fits, asked = {}, {"lr": 0.05, "rounds": 2, "batch": 50}
+    for backend in ("aws", "local"):
+        with sgc.Session(backend) as session:
+            data = session.encode(problem.X, problem.y, code="ignore-stragglers", n_workers=3)
+            train = partial(sgc.minimize_stochastic, data, np.zeros(20), **asked)
+            fits[backend] = train(scheme="cada", weight=0.1, compressor=DitheredUniform(0.01))
+            timed = train(scheme="anytime", compute_seconds=0.3)
+        assert timed.account.samples > 0
+    np.testing.assert_allclose(fits["aws"].w, fits["local"].w, rtol=1e-12, atol=1e-14)
+    assert fits["aws"].report.failed == 0

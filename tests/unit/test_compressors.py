@@ -19,8 +19,10 @@ from serverless_gc.policies import (
     error_for,
     independent_bits,
 )
-from serverless_gc.policies.packing import pack, unpack
+from serverless_gc.policies.compress import described
 from serverless_gc.types import Compressor
+from serverless_gc.wire.compress import get
+from serverless_gc.wire.packing import pack, unpack
 
 ALL = [
     DitheredUniform(0.7),
@@ -47,7 +49,7 @@ def test_packing_loses_nothing(whole):
 
 def test_what_cannot_be_packed_is_refused():
     for bad in (np.array([np.nan]), np.array([1e30])):
-        with pytest.raises(InputError, match="values must be finite"):
+        with pytest.raises(ValueError, match="values must be finite"):
             pack(bad)
 
 
@@ -184,3 +186,19 @@ class TestRates:
             bits_for(0.2, 10, signal=1, noise=-1)
         with pytest.raises(InputError, match="n_workers"):
             bits_for(0.2, 0, signal=1, noise=1)
+
+
+@pytest.mark.parametrize("compressor", ALL, ids=repr)
+def test_workers_make_the_same_of_name_and_parameters(compressor):
+    g = np.random.default_rng(1).standard_normal(30)
+    worker = get(*described(compressor))
+    assert worker.encode(g, seed=5) == compressor.encode(g, seed=5)
+
+
+def test_a_compressor_of_a_class_of_ones_own_is_not_known_by_name():
+    class Longer(DitheredUniform):
+        pass
+
+    assert described(Longer(0.1)) is None
+    with pytest.raises(ValueError, match="no compressor 'Zip'"):
+        get("Zip", {})

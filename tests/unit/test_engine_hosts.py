@@ -481,3 +481,11 @@ def test_all_hosts_agree(rule, ticks, fails, max_attempts):
     assert summary(real) == summary(expected)
     assert times(real) == pytest.approx(times(expected))
     assert table.done == done
+
+
+def test_a_host_tells_its_clock():
+    async def main():
+        return AioHost().now - asyncio.get_running_loop().time()
+
+    assert run_virtually(main()) == 0
+    assert AioHost(clock=lambda: 5.0).now == 5.0

@@ -11,7 +11,7 @@ import pytest
 from serverless_gc.codes import get
 from serverless_gc.collect import Collector
 from serverless_gc.errors import StoreError
-from serverless_gc.partials import PartsWatch, pause
+from serverless_gc.partials import Collected, PartsWatch, pause
 from serverless_gc.store import MemoryStore, StoreWrapper
 from serverless_gc.testing.jump_loop import run_virtually
 from serverless_gc.types import TaskSpec
@@ -32,7 +32,7 @@ def part(values, **changes):
 
 def make(store, every=1):
     collector = Collector(CODE, (2,), np.dtype(float))
-    return PartsWatch(store, "round/", collector, make_task, every, Counter())
+    return PartsWatch(store, "round/", Collected(collector), make_task, every, Counter())
 
 
 async def looked(watch, posted, seconds):
@@ -78,7 +78,7 @@ def test_parts_are_filed_and_posted_once():
     watch, posted = run_virtually(main())
     assert watch.polls > 2
     assert sorted((p.task, p.messages, p.stats["cold"]) for p in posted) == [(SPEC, (0,), True), (SPEC, (1,), True)]
-    assert {m: v.tolist() for m, v in watch.collector.values.items()} == {1: [1, 2], 2: [3, 4]}
+    assert {m: v.tolist() for m, v in watch.inbox.collector.values.items()} == {1: [1, 2], 2: [3, 4]}
     assert watch.counts == {"bytes_down": 32}
 
 
@@ -90,7 +90,7 @@ def test_parts_of_several_messages():
 
     watch, posted = run_virtually(main())
     assert [p.messages for p in posted] == [(0, 1)]
-    assert sorted(watch.collector.values) == [1, 2]
+    assert sorted(watch.inbox.collector.values) == [1, 2]
 
 
 def test_what_is_here_is_not_fetched():
@@ -99,7 +99,7 @@ def test_what_is_here_is_not_fetched():
         await store.put("round/00001.0000", b"never read")
         watch, posted = make(store), []
         watch.expect(SPEC)
-        watch.collector.file(1, np.ones(2))
+        watch.inbox.collector.file(1, np.ones(2))
         await looked(watch, posted, 0.1)
         return watch, posted
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from serverless_gc.engine import Backoff, Completion, Engine, VirtualHost
 from serverless_gc.engine.occupancy import Occupancy
 from serverless_gc.errors import InputError, InvokeError
-from serverless_gc.policies import Deadline, FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
-from serverless_gc.stragglers import Constant, Exponential, Pareto, ShiftedExponential
+from serverless_gc.inject import Stragglers
+from serverless_gc.policies import Anytime, Deadline, FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
+from serverless_gc.stragglers import Constant, Exponential, Injected, Pareto, ShiftedExponential
 from serverless_gc.types import Close, Timing, Wait
 
 
@@ -294,3 +295,74 @@ def test_a_seed_is_an_integer_of_at_least_0(seed):
 def test_start_must_be_finite():
     with pytest.raises(InputError, match="start"):
         VirtualHost(Constant(1.0), start=math.inf)
+
+
+# -- tasks that stop at a time -----------------------------------------------------------------------------
+
+
+class Slots:
+    """Phases that depend on the slot."""
+
+    def __init__(self, *timings):
+        self.timings = timings
+
+    def sample(self, slot, k, work, rng):
+        return self.timings[slot]
+
+
+def anytime(law, rounds=1, seconds=1.0, start=0.0, guard=10.0):
+    """Run rounds in which everybody works until a time; what each was asked to do, and the outcomes."""
+    host, asked = VirtualHost(law, seed=4, start=start), []
+    engine = Engine(Anytime(seconds, guard), n_slots=len(getattr(law, "timings", range(3))))
+
+    async def execute(task):
+        asked.append((task.slot, task.work))
+        return Completion(work_done=task.work)
+
+    async def go():
+        return [await host.run(engine, execute) for _ in range(rounds)]
+
+    outcomes = asyncio.run(go())
+    return asked, outcomes
+
+
+def test_a_task_that_stops_at_a_time_does_what_fits():
+    law = Slots(
+        Timing(compute=0.25),
+        Timing(start=0.1, read=0.2, compute=0.1, write=0.5),
+        Timing(start=0.5, compute=0.6),
+        Timing(start=2.0, compute=0.1),
+    )
+    asked, [outcome] = anytime(law)
+    assert sorted(asked) == [(0, 4.0), (1, 7.0), (2, 0.0), (3, 0.0)]
+    assert {a.task.slot: a.t_arrived for a in outcome.arrivals} == {0: 1.0, 1: 1.5, 2: 1.0, 3: 2.0}
+    assert all(a.task.work == 1.0 for a in outcome.arrivals)  # what was issued
+
+
+@pytest.mark.parametrize("start", [0.0, 5.3, 1e6 + 0.1])
+def test_who_stops_at_the_time_is_in_time(start):
+    asked, outcomes = anytime(Constant(0.1), rounds=20, seconds=0.7, start=start, guard=0.0)
+    assert [len(o.arrivals) for o in outcomes] == [3] * 20
+    assert {work for _, work in asked} <= {6.0, 7.0}
+    assert outcomes[-1].t_close == pytest.approx(start + 14.0)
+
+
+def test_fitting_work_repeats_with_the_seed_and_endless_work_is_refused():
+    first, again = (anytime(Exponential(5.0), rounds=30) for _ in range(2))
+    assert first[0] == again[0]
+    assert len({work for _, work in first[0]}) > 5
+    with pytest.raises(InputError, match="endless work"):
+        anytime(Slots(Timing(), Timing()))
+
+
+def test_injected_stragglers_do_less():
+    slow = Stragglers(fraction={1}, slowdown=5, base=0.25)
+    asked, [outcome] = anytime(Injected(Constant(0.1), slow))
+    assert sorted(asked) == [(0, 8.0), (1, 0.0), (2, 8.0)]  # 0.15 s go by before the work; 0.75 s, and each unit 0.5 s
+    assert outcome.t_close == 1.0
+
+
+def test_who_never_answers_is_given_up_behind_the_guard():
+    asked, [outcome] = anytime(Slots(Timing(compute=0.5), Timing(compute=math.inf)), guard=0.25)
+    assert asked == [(0, 2.0)]
+    assert (outcome.t_close, outcome.counts.voided) == (1.25, 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any, TypeAlias
 
 import numpy as np
-
-from serverless_gc.errors import InputError
-from serverless_gc.types import Array, Buffer, FloatArray
+from numpy.typing import NDArray
 
 __all__ = ["pack", "pack_shape", "unpack", "unpack_shape"]
+
+Array: TypeAlias = NDArray[Any]
+FloatArray: TypeAlias = NDArray[np.float64]
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _WIDEST = 62
 
@@ -33,7 +36,7 @@ def pack(values: FloatArray) -> bytes:
 
     Raises
     ------
-    InputError
+    ValueError
         If a value is not finite, or needs more than 62 bits.
 
     Examples
@@ -43,7 +46,7 @@ def pack(values: FloatArray) -> bytes:
     """
     values = np.asarray(values)
     if not np.isfinite(values).all() or np.abs(values).max(initial=0.0) >= 2.0 ** (_WIDEST - 1):
-        raise InputError("values must be finite and below 2**61 steps: take a longer step")
+        raise ValueError("values must be finite and below 2**61 steps: take a longer step")
     whole = values.astype(np.int64).ravel()
     folded = np.where(whole >= 0, 2 * whole, -2 * whole - 1).astype(np.uint64)
     width = int(folded.max(initial=0)).bit_length()

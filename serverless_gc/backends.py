@@ -32,7 +32,7 @@ from serverless_gc.refusals import unknown_name
 from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats, StoreWrapper
 from serverless_gc.store.base import Store
 from serverless_gc.store.s3_presign import with_urls
-from serverless_gc.stragglers import Injected, LambdaLike
+from serverless_gc.stragglers import Injected, LambdaLike, Unanswered
 from serverless_gc.types import StragglerModel
 from serverless_gc.wire import Task
 
@@ -104,6 +104,9 @@ def open_backend(
             if isinstance(injection, Stragglers):
                 model = Injected(model, injection)
         faults = [injection for injection in injections if isinstance(injection, Faults)]
+        for fault in faults:
+            if fault.drop:  # an invoker that never answers would stop the clock
+                model = Unanswered(model, fault)
         host: Host = VirtualHost(model, seed=seed)
         return Backend(store, inject(invoker, faults), host, store_stats, release, logs_hint, presign)
     guarded = RetryingInvoker(inject(invoker, injections))

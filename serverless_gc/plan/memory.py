@@ -182,4 +182,6 @@ def _broken(problem: Problem, code: Code, platform: Platform) -> Iterator[tuple[
 
 
 def _gb(nbytes: float) -> str:
+    if nbytes >= 1e11:
+        return f"{nbytes / 1e9:,.0f} GB"
     return f"{nbytes / 1e9:.3g} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:.3g} MB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
+from serverless_gc.policies.words import check_inner
 from serverless_gc.types import Act, Array, FollowsSteps, SeesPartials, TaskSpec, Update, View, Wait, WaitPolicy
 
 __all__ = ["Explains", "Following"]
@@ -25,6 +26,7 @@ class Following:
     leftover: Literal["cancel", "keep"]
 
     def __init__(self, inner: WaitPolicy) -> None:
+        check_inner(self, inner)
         self.inner = inner
         self.leftover = inner.leftover
         self._asked = -1.0

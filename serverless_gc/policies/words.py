@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
-from serverless_gc.types import View
+from serverless_gc.types import View, WaitPolicy
 
-__all__ = ["check_code", "check_count", "given_up", "numbers"]
+__all__ = ["check_code", "check_count", "check_inner", "given_up", "numbers"]
 
 
 def check_code(policy: object, code: object) -> None:
@@ -16,6 +16,16 @@ def check_code(policy: object, code: object) -> None:
     if not isinstance(code, Code):
         name = type(policy).__name__
         raise InputError(f"{name} is made from a code first, got {code!r}; write policy=lambda code: {name}(code, ...)")
+
+
+def check_inner(policy: object, inner: object) -> None:
+    """Raise `InputError` unless ``inner`` is a waiting policy, and show how a policy that follows one is given."""
+    if not isinstance(inner, WaitPolicy):
+        name = type(policy).__name__
+        raise InputError(
+            f"{name} is made from another waiting policy, got {inner!r}; write policy=lambda code: "
+            f"{name}(UntilDecodable(code), ...)"
+        )
 
 
 def check_count(name: str, value: object, least: int) -> None:

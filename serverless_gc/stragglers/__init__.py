@@ -4,7 +4,7 @@ from serverless_gc.stragglers.diagnosis import Diagnosis, Persistence, diagnose,
 from serverless_gc.stragglers.empirical import Empirical
 from serverless_gc.stragglers.families import Bimodal, Erlang, Gamma, LogNormal, Lomax, Uniform, Weibull
 from serverless_gc.stragglers.hazard import Hazard, hazard
-from serverless_gc.stragglers.injected import Injected
+from serverless_gc.stragglers.injected import Injected, Unanswered
 from serverless_gc.stragglers.lambda_like import LambdaLike
 from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential
 from serverless_gc.stragglers.loaded import Loaded
@@ -46,6 +46,7 @@ __all__ = [
     "Shifted",
     "ShiftedExponential",
     "Trace",
+    "Unanswered",
     "Uniform",
     "Weibull",
     "diagnose",

@@ -1,15 +1,16 @@
-"""Injected stragglers in virtual time."""
+"""Injected stragglers and lost attempts in virtual time."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from serverless_gc.inject import Stragglers
+from serverless_gc.inject import Faults, Stragglers
 from serverless_gc.types import StragglerModel, TaskSpec, Timing
 
-__all__ = ["Injected"]
+__all__ = ["Injected", "Unanswered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,41 @@ class Injected:
             factor * (timing.compute + during),
             factor * timing.write,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A delay model with attempts that never answer: those that ``faults`` drops take for ever.
+
+    Parameters
+    ----------
+    model
+        Law of the other attempts.
+    faults
+        Which are dropped.
+
+    Examples
+    --------
+    >>> from serverless_gc.stragglers import Constant
+    >>> model = Unanswered(Constant(1.0), Faults(drop={3}))
+    >>> rng = np.random.default_rng(0)
+    >>> [model.sample(slot, 0, 1.0, rng).total for slot in range(5)]
+    [1.0, 1.0, 1.0, inf, 1.0]
+    """
+
+    model: StragglerModel
+    faults: Faults
+
+    def sample(self, slot: int, k: int, work: float, rng: np.random.Generator) -> Timing:
+        """Draw the timing of a first attempt."""
+        return self._lost(slot, k, self.model.sample(slot, k, work, rng))
+
+    def sample_task(self, task: TaskSpec, rng: np.random.Generator) -> Timing:
+        """Draw the timing of any attempt."""
+        drawn = getattr(self.model, "sample_task", None)
+        if drawn is None:
+            return self.sample(task.slot, task.version, task.work, rng)
+        return self._lost(task.slot, task.version, drawn(task, rng))
+
+    def _lost(self, slot: int, version: int, timing: Timing) -> Timing:
+        return Timing(start=math.inf) if self.faults.hits("drop", slot, version) else timing

@@ -112,6 +112,13 @@ class Trace:
             rows += [_row(numbers[s.round], s) for s in report.spans if s.fate != "failed"]
         return cls(np.array(rows, dtype=np.float64).reshape(len(rows), len(COLUMNS)), about)
 
+    def __repr__(self) -> str:
+        here = int(self.finished.sum())
+        about = "".join(f", {name}={value!r}" for name, value in self.about.items())
+        return (
+            f"<Trace: {len(self.rows)} attempts, {here} results, {self.n_slots} slots, {self.n_rounds} rounds{about}>"
+        )
+
     @property
     def n_rounds(self) -> int:
         """Number of rounds, numbered from 0."""

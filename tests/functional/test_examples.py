@@ -10,7 +10,13 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("[0-9]*.py"))
 NEEDS = {"11_pytorch": "torch"}
-PAGES = {"testing.md": "05_offline_aws.py", "losses.md": "07_any_loss.py"}
+PAGES = {
+    "testing.md": "05_offline_aws.py",
+    "losses.md": "07_any_loss.py",
+    "which-code.md": "13_which_code.py",
+    "waiting.md": "14_waiting.py",
+    "how-exact.md": "15_how_exact.py",
+}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

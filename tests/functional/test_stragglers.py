@@ -82,6 +82,18 @@ def test_rounds_end_with_the_fast_workers_if_they_suffice(name):
         assert both[1.0] == 0
 
 
+@pytest.mark.parametrize("delay", [None, sgc.stragglers.Constant(1.0)])
+@pytest.mark.parametrize("stragglers", [[], [sgc.inject.Stragglers(fraction=0.1, slowdown=10)]])
+def test_attempts_that_never_answer_do_not_stop_a_simulated_clock(delay, stragglers):
+    lost = sgc.inject.Faults(drop=[0, 5])
+    with sgc.Session("simulated", delay=delay, inject=[*stragglers, lost], deadline=60) as s:
+        z, report = s.encode(X, code="mds", n_workers=N, k=K).matvec(w, with_report=True)
+        np.testing.assert_allclose(z, X @ w, rtol=1e-9)
+        assert report.voided == N - K
+        with pytest.raises(sgc.DeadlineExceeded, match=r"46 of 48 results .* within 60.0 s"):
+            s.encode(X, code="uncoded", n_workers=K).matvec(w)
+
+
 @pytest.mark.parametrize("name", ["mds", "polar", "uncoded"])
 def test_the_same_with_the_host_of_real_backends(name):
     """The asyncio host and the invoker that straggles on purpose, on an event loop whose clock jumps."""

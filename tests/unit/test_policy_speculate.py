@@ -3,6 +3,7 @@
 
 import pytest
 
+from serverless_gc.codes import get
 from serverless_gc.engine import Arrived, Cancelled, Engine, Issue, SetTimer, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.inject import Stragglers
@@ -150,3 +151,9 @@ def test_parameters_are_checked():
     for name, value in {"quantile": 0.0, "factor": 0.5, "min_seconds": -1.0, "max_copies": 0}.items():
         with pytest.raises(InputError, match=name):
             Speculate(WaitAll(), **{name: value})
+
+
+@pytest.mark.parametrize("made", [Speculate, lambda code: Deadline(code, 3.0)])
+def test_a_policy_that_follows_another_says_so_when_it_gets_a_code(made):
+    with pytest.raises(InputError, match=r"is made from another waiting policy, got .*write policy=lambda code: "):
+        made(get("uncoded", n_workers=4))

@@ -18,3 +18,5 @@ def test_fits_reports_and_objectives_are_shown_in_one_line():
     assert not any("\n" in repr(shown) or len(repr(shown)) > 200 for shown in (report, fit, objective))
     assert str(report).count("\n") > 1
     assert str(fit) == fit.summary()
+    trace = sgc.stragglers.Trace.from_reports([report], function="f")
+    assert repr(trace) == "<Trace: 12 attempts, 8 results, 6 slots, 2 rounds, function='f'>"

@@ -11,6 +11,8 @@ from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["FirstK", "KAsync", "KBatchAsync", "KBatchSync", "KSync", "WaitAll"]
 
+_WAIT = Wait()
+
 
 class FirstK:
     """Close when ``k`` results are here.
@@ -73,7 +75,7 @@ class FirstK:
             return Close()
         if self.eager:
             return Wait((view.new_task(arrival.task.slot),))
-        return Wait()
+        return _WAIT
 
     def on_failure(self, view: View, task: TaskSpec) -> Act:  # noqa: ARG002 - part of the protocol
         """Give up when too few tasks are left."""

@@ -166,18 +166,6 @@ def shifted(rng):
     return 0.5 + rng.standard_exponential()
 
 
-def uniform(rng):
-    return 2.0 * rng.random()
-
-
-def lomax(rng):
-    return rng.random() ** (-1 / 2.2)  # 1 + Lomax(2.2): Pareto
-
-
-def hyper(rng):
-    return rng.standard_exponential() * (0.2 if rng.random() < 0.9 else 8.2)
-
-
 @dataclass
 class Run:
     """What came of a run: times of the updates, their models, and everything the loop said."""

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from toy_problems import Delays, SlotDelays, exponential, hyper, lin20, lomax, train, uniform
+from toy_problems import Delays, SlotDelays, exponential, lin20, train
 
 from serverless_gc.aggregate import Mean
 from serverless_gc.engine import Arrived, CloseRound, Completion, Engine, Issue, VirtualHost
@@ -25,30 +25,6 @@ from serverless_gc.policies import (
     WaitAll,
 )
 from serverless_gc.training import Training
-
-TIMES = {
-    uniform: (0.8889, 0.772, 0.625, 0.5),
-    lomax: (1.351, 1.351, 1.144, 0.9167),
-    hyper: (0.152, 0.115, 0.713, 0.5),
-}
-
-
-@pytest.mark.parametrize("law", TIMES, ids=lambda law: law.__name__)
-@pytest.mark.parametrize("column", range(4))
-def test_time_per_update_by_law(law, column):
-    policy = [KSync, KBatchSync, KAsync, KBatchAsync][column](4)
-    rounds = 1500
-    host = VirtualHost(Delays(law), seed=column)
-    times = np.array([o.duration for o in host.simulate(Engine(policy, 8, keep_records=False), rounds)])
-    blocks = times.reshape(30, -1).mean(axis=1)  # rounds that keep leftovers depend on one another
-    error = blocks.std(ddof=1) / math.sqrt(30)
-    assert abs(times.mean() - TIMES[law][column]) < 3.5 * error + 0.006 * times.mean()
-
-
-def test_whether_keeping_beats_cancelling_depends_on_the_hazard():
-    for law, keep_wins in [(uniform, True), (hyper, False)]:
-        cancel, _, keep, _ = TIMES[law]
-        assert (keep < cancel) is keep_wins
 
 
 @pytest.mark.parametrize(

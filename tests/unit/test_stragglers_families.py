@@ -5,9 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
-from serverless_gc.policies import KAsync, KBatchAsync, KBatchSync, KSync
 from serverless_gc.stragglers import (
     Additive,
     Bimodal,
@@ -220,31 +218,6 @@ def test_linear_progress_does_the_work_of_anytime_minibatch():
     done = model.work_done_by(times, deadline).sum(axis=1)
     assert deadline == pytest.approx(2.541667, abs=5e-7)
     assert done.mean() == pytest.approx(784.0, abs=3 * done.std() / math.sqrt(20_000) + 0.5)
-
-
-@pytest.mark.parametrize(
-    ("law", "times"),
-    [
-        (Uniform(0.0, 2.0), (0.8889, 0.772, 0.625, 0.5)),
-        (Shifted(Lomax(1.0, 2.2), 1.0), (1.351, 1.351, 1.144, 0.9167)),
-        # the reversal: here giving up late tasks is wise
-        (HyperExponential([0.2, 8.2], [0.9, 0.1]), (0.152, 0.115, 0.713, 0.5)),
-    ],
-    ids=["uniform", "pareto", "hyper-exponential"],
-)
-def test_four_policies_under_other_laws(law, times):
-    # wait for 4 of 8
-    for make, expected in zip((KSync, KBatchSync, KAsync, KBatchAsync), times, strict=True):
-        host = VirtualHost(law, seed=3)
-        *_, last = host.simulate(Engine(make(4), 8, keep_records=False), 3000)
-        assert last.t_close / 3000 == pytest.approx(expected, rel=0.05), make.__name__
-
-
-def test_staleness_under_a_hyper_exponential():
-    host = VirtualHost(HyperExponential([0.2, 8.2], [0.9, 0.1]), seed=3)
-    outcomes = list(host.simulate(Engine(KBatchAsync(4), 8, keep_records=False), 5000))
-    staleness = np.mean([o.version - a.task.version for o in outcomes for a in o.arrivals])
-    assert staleness == pytest.approx(7 / 4, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -202,13 +202,14 @@ def train(
     until=np.inf,
     rounds=10**9,
     seed=0,
+    delay_seed=None,
     on_step=None,
     engine_options=None,
     **options,
 ):
     """Run the loop in virtual time; ``work(task, x)`` returns a body or a `Completion`."""
     law = delays if hasattr(delays, "sample") else Delays(delays)
-    host = VirtualHost(law, seed=1000 + seed)
+    host = VirtualHost(law, seed=1000 + seed if delay_seed is None else delay_seed)
     engine = Engine(policy, n_slots, seed=seed, keep_records=False, **(engine_options or {}))
 
     async def perform(task, x):

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 from serverless_gc.policies.packing import pack, pack_shape, unpack, unpack_shape
-from serverless_gc.policies.words import check_count
 from serverless_gc.types import Array, Buffer, FloatArray
 
 __all__ = ["DitheredUniform", "Sign", "StochasticRounding", "TopK"]
@@ -181,7 +181,7 @@ class TopK:
     unbiased: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, least=1)
+        object.__setattr__(self, "k", check_whole("k", self.k, 1))
 
     def encode(self, g: Array, seed: int) -> bytes:  # noqa: ARG002
         """Return places and values as bytes."""

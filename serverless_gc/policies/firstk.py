@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count, given_up
+from serverless_gc.policies.words import given_up
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["FirstK", "KAsync", "KBatchAsync", "KBatchSync", "KSync", "WaitAll"]
@@ -50,10 +51,9 @@ class FirstK:
     leftover: Literal["cancel", "keep"]
 
     def __init__(self, k: int, *, leftover: Literal["cancel", "keep"] = "cancel", eager: bool = False) -> None:
-        check_count("k", k, least=1)
+        self.k = check_whole("k", k, 1)
         if leftover not in {"cancel", "keep"}:
             raise InputError(f"leftover must be 'cancel' or 'keep', got {leftover!r}")
-        self.k = k
         self.leftover = leftover
         self.eager = eager
 

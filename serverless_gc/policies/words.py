@@ -8,7 +8,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
 from serverless_gc.types import View
 
-__all__ = ["check_code", "check_count", "given_up", "numbers"]
+__all__ = ["check_code", "given_up", "numbers"]
 
 
 def check_code(policy: object, code: object) -> None:
@@ -16,12 +16,6 @@ def check_code(policy: object, code: object) -> None:
     if not isinstance(code, Code):
         name = type(policy).__name__
         raise InputError(f"{name} is made from a code first, got {code!r}; write policy=lambda code: {name}(code, ...)")
-
-
-def check_count(name: str, value: object, least: int) -> None:
-    """Raise `InputError` unless ``value`` is an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def numbers(values: Iterable[int], limit: int = 20) -> str:

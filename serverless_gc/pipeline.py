@@ -165,6 +165,7 @@ async def run_round(res: Resources, job: Job, make_policy: Callable[[Code], Wait
         elapsed=(begun - published) + outcome.duration + (ended - decoding),
         decode_seconds=ended - decoding,
         warmed=warmed,
+        simulated=res.simulated,
         requests=res.store_requests(),
         **{name: after - before[name] for name, after in res.service_counts().items()},
     )
@@ -348,6 +349,7 @@ def _report(
     elapsed: float,
     decode_seconds: float,
     warmed: int,
+    simulated: bool,
     requests: tuple[int, int],
     throttles: int,
     retries: int,
@@ -377,6 +379,7 @@ def _report(
         bytes_down=seen["bytes_down"],
         decode_seconds=decode_seconds,
         warmed=warmed,
+        simulated=simulated,
         spans=tuple(spans_of(outcome.records, rnd.number)),
         polls=rnd.watch.polls if rnd.watch else 0,
         decodable={rnd.number: outcome.t_close},

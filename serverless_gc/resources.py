@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from serverless_gc.codes.base import Code
 from serverless_gc.collect import Presign
 from serverless_gc.encode.kept import KEPT
-from serverless_gc.engine import Host
+from serverless_gc.engine import Host, VirtualHost
 from serverless_gc.errors import StoreError
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
@@ -78,6 +78,11 @@ class Resources:
         key = f"{self.prefix}/{ALIVE}/{int((time.monotonic() - self._begun) / RENEWED):04d}"
         await self.put_once(key, (b"",))
         return key
+
+    @property
+    def simulated(self) -> bool:
+        """Whether rounds run on a simulated clock."""
+        return isinstance(self.host, VirtualHost)
 
     def service_counts(self) -> dict[str, int]:
         """Return running totals of what the services refused; a round's share is a difference."""

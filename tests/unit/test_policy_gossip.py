@@ -103,7 +103,7 @@ def test_all_mail_is_taken_once_and_in_time(topology, tau):
 )
 def test_waiting_for_neighbours_is_bounded_and_for_all_grows_like_the_logarithm(n, barrier, neighbours):
     assert Exponential(1.0).mean_order_stat(n, n) == pytest.approx(barrier, abs=5e-3)
-    rounds = 600
+    rounds = 300
     graphs = [(Ring(n), 0), (OnePeerExponential(n), 0), (OnePeerExponential(n), 1), (OnePeerExponential(n), 3)]
     for (topology, tau), expected in zip(graphs, neighbours, strict=True):
         engine = Engine(GossipReady(topology, tau, every=rounds, last=rounds), n, keep_records=False)

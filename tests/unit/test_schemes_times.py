@@ -50,12 +50,14 @@ def drawn(policy, law, rng):
 def test_time_per_update_and_staleness(name, policy):
     law, row = SECONDS[name]
     expected = row[POLICIES.index(policy)]
+    # every draw counts where all are used: a mean of 160,000 of this law has a standard error of 0.9 %
+    updates = 3 * UPDATES if name == "hyper-exponential" and policy in {KAsync, KBatchAsync} else UPDATES
     ages, last = [], None
-    for last in run(policy(K), law, P)[1]:
+    for last in run(policy(K), law, P, rounds=updates)[1]:
         ages += [last.version - arrival.task.version for arrival in last.arrivals]
-    seconds = last.t_close / UPDATES
+    seconds = last.t_close / updates
     assert seconds == pytest.approx(expected, rel=0.015)
-    assert (len(ages), min(ages) >= 0) == (K * UPDATES, True)
+    assert (len(ages), min(ages) >= 0) == (K * updates, True)
     assert np.mean(ages) == pytest.approx(STALENESS[policy], rel=0.005, abs=0)
     if policy is KBatchAsync:  # every slot is always busy
         assert seconds == pytest.approx(K * law.mean() / P, rel=0.015)
@@ -80,7 +82,7 @@ def test_whether_keeping_beats_cancelling_depends_on_the_hazard():
 
 
 def test_asynchronous_staleness_is_geometric():
-    slots, rounds = 4, 60_000
+    slots, rounds = 4, UPDATES
     ages = [o.version - o.arrivals[0].task.version for o in run(KAsync(1), Exponential(1.0), slots, rounds=rounds)[1]]
     seen = np.bincount(ages, minlength=200) / rounds
     geometric = (1 / slots) * (1 - 1 / slots) ** np.arange(len(seen))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any, Literal
 from weakref import WeakSet
@@ -84,9 +83,7 @@ class EncodedPair:
 
     async def _encode(self, axis: Literal[0, 1], source: Source, scanned: Scan) -> None:
         res = await self.owner.resources()
-        start = time.perf_counter()
-        slow_downs = res.store_stats.slow_downs if res.store_stats else 0
-        made = self._made[axis] = await store_encoded(
+        storing = store_encoded(
             source,
             self.code,
             res.store,
@@ -98,14 +95,8 @@ class EncodedPair:
             on_progress=res.progress.on_encode if res.progress else None,
             resume=bool(self.location.name),
         )
-        self._unreported = self._unreported.merge(
-            Report(
-                rounds=0,
-                bytes_up=made.sent,
-                encode_seconds=time.perf_counter() - start,
-                slow_downs=(res.store_stats.slow_downs if res.store_stats else 0) - slow_downs,
-            )
-        )
+        self._made[axis], cost = await res.timed(storing)
+        self._unreported = self._unreported.merge(cost)
 
     def reported(self, report: Report) -> Report:
         """Add what encoding cost since the last report: it belongs to the call that caused it."""

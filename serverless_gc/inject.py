@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 
 __all__ = ["Faults", "Injection", "Selection", "Stragglers", "check_seed", "draw", "selected"]
@@ -33,9 +34,7 @@ def check_seed(seed: Any) -> int:
     >>> check_seed(3)
     3
     """
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or seed < 0:
-        raise InputError(f"seed must be an integer of at least 0, got {seed!r}")
-    return int(seed)
+    return check_whole("seed", seed, 0)
 
 
 def draw(seed: int, *identity: object) -> float:

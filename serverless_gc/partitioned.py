@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -119,17 +118,8 @@ class PartitionedMatrix:
     async def _timed(self, storing: Coroutine[Any, Any, StoredParts]) -> StoredParts:
         """Store, and keep account of what it cost."""
         res = await self.owner.resources()
-        start = time.perf_counter()
-        slow_downs = res.store_stats.slow_downs if res.store_stats else 0
-        stored = await storing
-        self._unreported = self._unreported.merge(
-            Report(
-                rounds=0,
-                bytes_up=stored.sent,
-                encode_seconds=time.perf_counter() - start,
-                slow_downs=(res.store_stats.slow_downs if res.store_stats else 0) - slow_downs,
-            )
-        )
+        stored, cost = await res.timed(storing)
+        self._unreported = self._unreported.merge(cost)
         return stored
 
     def reported(self, report: Report) -> Report:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.multi import LagrangeMultiMessage
@@ -63,13 +64,6 @@ def check_seconds(name: str, value: Any) -> float:
     if not seconds > 0:
         raise InputError(f"{name} must be a positive number of seconds, got {value!r}")
     return seconds
-
-
-def check_whole(name: str, value: Any, least: int) -> int:
-    """Return an integer of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)
 
 
 def find_loss(loss: Any) -> losses.Loss:

@@ -6,9 +6,9 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,11 +16,11 @@ from numpy.typing import DTypeLike
 from serverless_gc.codes.base import Code
 from serverless_gc.collect import Presign
 from serverless_gc.encode.kept import KEPT
-from serverless_gc.engine import Host
+from serverless_gc.engine import Host, VirtualHost
 from serverless_gc.errors import StoreError
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
-from serverless_gc.observe import Progress
+from serverless_gc.observe import Progress, Report
 from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
 from serverless_gc.types import Buffer, WaitPolicy
@@ -32,6 +32,16 @@ RENEWED = 43200.0
 """Seconds for which one mark of a run that is there is used."""
 
 _log = logging.getLogger(__name__)
+
+
+class _Stored(Protocol):
+    """What was stored knows how many bytes were sent."""
+
+    @property
+    def sent(self) -> int: ...
+
+
+_S = TypeVar("_S", bound=_Stored)
 
 
 @dataclass(slots=True)
@@ -69,6 +79,11 @@ class Resources:
         await self.put_once(key, (b"",))
         return key
 
+    @property
+    def simulated(self) -> bool:
+        """Whether rounds run on a simulated clock."""
+        return isinstance(self.host, VirtualHost)
+
     def service_counts(self) -> dict[str, int]:
         """Return running totals of what the services refused; a round's share is a difference."""
         return {
@@ -76,6 +91,17 @@ class Resources:
             "retries": self.invoker.stats.retries,
             "slow_downs": self.store_stats.slow_downs if self.store_stats else 0,
         }
+
+    async def timed(self, storing: Awaitable[_S]) -> tuple[_S, Report]:
+        """Store something; return it, and a report of what storing it cost."""
+        start, refused = time.perf_counter(), self.service_counts()["slow_downs"]
+        stored = await storing
+        return stored, Report(
+            rounds=0,
+            bytes_up=stored.sent,
+            encode_seconds=time.perf_counter() - start,
+            slow_downs=self.service_counts()["slow_downs"] - refused,
+        )
 
     async def put_once(self, key: str, data: Sequence[Buffer]) -> None:
         """Store an object whose key is named by its content, unless this run has stored it already."""

@@ -166,18 +166,6 @@ def shifted(rng):
     return 0.5 + rng.standard_exponential()
 
 
-def uniform(rng):
-    return 2.0 * rng.random()
-
-
-def lomax(rng):
-    return rng.random() ** (-1 / 2.2)  # 1 + Lomax(2.2): Pareto
-
-
-def hyper(rng):
-    return rng.standard_exponential() * (0.2 if rng.random() < 0.9 else 8.2)
-
-
 @dataclass
 class Run:
     """What came of a run: times of the updates, their models, and everything the loop said."""
@@ -214,13 +202,14 @@ def train(
     until=np.inf,
     rounds=10**9,
     seed=0,
+    delay_seed=None,
     on_step=None,
     engine_options=None,
     **options,
 ):
     """Run the loop in virtual time; ``work(task, x)`` returns a body or a `Completion`."""
     law = delays if hasattr(delays, "sample") else Delays(delays)
-    host = VirtualHost(law, seed=1000 + seed)
+    host = VirtualHost(law, seed=1000 + seed if delay_seed is None else delay_seed)
     engine = Engine(policy, n_slots, seed=seed, keep_records=False, **(engine_options or {}))
 
     async def perform(task, x):

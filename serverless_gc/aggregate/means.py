@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from serverless_gc.aggregate.weights import Weight, reported, weigh, weighted_sum
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count
 from serverless_gc.types import Arrival, Update, UpdateContext
 
 __all__ = ["Mean", "SumOver", "WeightedMean"]
@@ -99,7 +99,7 @@ class SumOver:
     n: int
 
     def __post_init__(self) -> None:
-        check_count("n", self.n, least=1)
+        object.__setattr__(self, "n", check_whole("n", self.n, 1))
 
     def combine(self, arrivals: Sequence[Arrival], ctx: UpdateContext) -> Update:
         """Make an update of the results."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from serverless_gc.aggregate.weights import reported
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count
 from serverless_gc.stateful import Stateful
 from serverless_gc.types import Array, Arrival, Update, UpdateContext
 
@@ -50,8 +50,7 @@ class GradientTable(Stateful):
     remembered = ("gradients",)
 
     def __init__(self, n_groups: int) -> None:
-        check_count("n_groups", n_groups, least=1)
-        self.n_groups = n_groups
+        self.n_groups = check_whole("n_groups", n_groups, 1)
         self.gradients: dict[int, Array] = {}
 
     def combine(self, arrivals: Sequence[Arrival], ctx: UpdateContext) -> Update:

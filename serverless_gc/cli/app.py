@@ -179,4 +179,6 @@ def _comparison(runs: list[Any]) -> Table:
         "iteration. work: tasks issued per block. unused: surplus and given-up tasks. decode error: gradient against "
         "NumPy, worst iteration."
     )
+    if runs[0].reports[0].simulated:
+        table.caption += " seconds: on a simulated clock, but for the driver's own."
     return table

@@ -10,6 +10,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from serverless_gc.cli.delays import law_named
 from serverless_gc.cli.words import check_picture, make_console
 from serverless_gc.codes import Code
 from serverless_gc.errors import InputError
@@ -44,7 +45,6 @@ def compare(
     """Run several codes through the same simulated rounds: how exact, how fast, how much work each is."""
     from serverless_gc.plan import compare as compare_codes
     from serverless_gc.plan import sized
-    from serverless_gc.stragglers import parse_law
 
     names = [name.strip() for name in codes.split(",") if name.strip()]
     if not names:
@@ -52,7 +52,7 @@ def compare(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"--codes names {twice[0]!r} twice: name every code once")
     check_picture(plot)
-    law = parse_law(delay)
+    law = law_named(delay)
     chosen = [sized(name, workers, load) for name in names]
     found = compare_codes(
         [one.code for one in chosen],

@@ -160,4 +160,5 @@ def save_timeline(run: Run, path: Path) -> None:
         path,
         title=f"{run.method.title}: iteration {typical + 1}, {run.n_workers} workers, {run.k} blocks",
         decodable=report.decodable,
+        outside="injected delay and start",
     )

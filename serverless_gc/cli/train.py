@@ -96,7 +96,8 @@ def train(
                 runs.append(Trained(method, word, fit, loss_at(X, y, fit.w)))
                 bar.update()
     console = make_console()
-    console.print(f"{len(y):,} flights, {X.shape[1]} columns; {code}, {workers} workers; backend {backend}.")
+    clock = ", seconds are those of its clock" if runs[0].fit.report.simulated else ""
+    console.print(f"{len(y):,} flights, {X.shape[1]} columns; {code}, {workers} workers; backend {backend}{clock}.")
     least = _least(X, y)
     console.print(_table(runs, least))
     start = loss_at(X, y, np.zeros(X.shape[1]))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.support import Support
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -175,13 +176,8 @@ class Code(ABC):
     not any stretch of their entries."""
 
     def __init__(self, n_workers: int, k: int) -> None:
-        for label, value in (("n_workers", n_workers), ("k", k)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise InputError(f"{label} must be an integer, got {value!r}")
-            if value < 1:
-                raise InputError(f"{label} must be at least 1, got {value}")
-        self.n_workers = int(n_workers)
-        self.k = int(k)
+        self.n_workers = check_whole("n_workers", n_workers, 1)
+        self.k = check_whole("k", k, 1)
         self._cache = _Cache()
 
     # -- structure -----------------------------------------------------------------------------------

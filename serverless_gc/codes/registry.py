@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code, CodeKind
 from serverless_gc.errors import InputError
 from serverless_gc.refusals import did_you_mean, unknown_name
@@ -258,6 +259,4 @@ def _call(name: str, make: Callable[..., Code], arguments: dict[str, Any]) -> Co
 
 
 def _whole(label: str, value: int | None) -> int | None:
-    if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or value < 1):
-        raise InputError(f"{label} must be an integer of at least 1, got {value!r}")
-    return value
+    return None if value is None else check_whole(label, value, 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
@@ -46,10 +47,7 @@ class Partition:
 
     def __post_init__(self) -> None:
         for label, value in (("m", self.m), ("k", self.k)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise InputError(f"{label} must be an integer, got {value!r}")
-            if value < 1:
-                raise InputError(f"{label} must be at least 1, got {value}")
+            check_whole(label, value, 1)
 
     @property
     def b(self) -> int:

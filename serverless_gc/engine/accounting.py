@@ -138,7 +138,7 @@ class Ledger:
     def _reset(self, carried: int) -> None:
         self._carried = carried
         self._records: list[TaskRecord] = []
-        self._failures: Counter[FailureKind] = Counter()
+        self._failures: dict[FailureKind, int] = {}
         self.issued = self.retries = self.copies = self.withdrawn = 0
         self.duplicates = self.late = self.partial_messages = self.late_partials = 0
         self._used = self._surplus = self._voided = 0
@@ -162,7 +162,7 @@ class Ledger:
 
     def failed(self, flight: InFlight, now: float, kind: FailureKind, message: str) -> None:
         """Enter a failed attempt."""
-        self._failures[kind] += 1
+        self._failures[kind] = self._failures.get(kind, 0) + 1
         self._busy_wasted += max(0.0, now - flight.t_issued)
         if self._keep_records:
             self._records.append(_flight_record(flight, now, "failed", kind, message))
@@ -188,7 +188,7 @@ class Ledger:
             issued=self.issued,
             used=self._used,
             surplus=self._surplus,
-            failed=self._failures.total(),
+            failed=sum(self._failures.values()),
             voided=self._voided,
             carried=self._carried,
             outstanding=outstanding,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from serverless_gc.checks import check_whole
 from serverless_gc.engine.accounting import Counts, Ledger
 from serverless_gc.engine.backoff import Backoff
 from serverless_gc.engine.events import (
@@ -103,9 +104,9 @@ class Engine:
         keep_records: bool = True,
         milestones: Callable[[int], tuple[float, ...]] | None = None,
     ) -> None:
-        _check_counts(n_slots=n_slots, max_attempts=max_attempts, history_limit=history_limit)
+        n_slots, history_limit = check_whole("n_slots", n_slots, 1), check_whole("history_limit", history_limit, 1)
         self.policy = policy
-        self._max_attempts = max_attempts
+        self._max_attempts = check_whole("max_attempts", max_attempts, 1)
         self._backoff = Backoff() if backoff is None else backoff
         seed = check_seed(seed)
         self._rng = random.Random(seed)
@@ -430,9 +431,3 @@ class Engine:
             f"nothing is in flight and the policy still waits: {len(state.buffer)} results are here, "
             f"{len(state.failures)} of {state.n_slots} slots were given up"
         )
-
-
-def _check_counts(**values: object) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")

@@ -98,7 +98,7 @@ class RoundState:
 
     def drop_all(self) -> list[InFlight]:
         """Forget every task; return the attempts that were in flight."""
-        flights = list(Flying(self))
+        flights = [flight for live in self.live.values() for flight in live.flights.values()]
         self.live.clear()
         self.load = [0] * self.n_slots
         self.n_flying = 0
@@ -147,21 +147,21 @@ class RoundState:
         return tasks
 
     def new_task(self, slot: int, **fields: Any) -> TaskSpec:
-        """See `serverless_gc.types.View.new_task`."""
+        """Make a task for ``slot``.
+
+        While the slot's newest task of this version is in flight, the result is a copy of it: same ``task_id`` and
+        seed, next attempt number. Otherwise it is a new task.
+        """
         newest = self._newest.get(slot)
         live = self.live.get(newest) if newest is not None else None
         if live is not None:
             return replace(next(iter(live.flights.values())).task, attempt=live.next_attempt, **fields)
         made = self._made.get(slot, 0)
         task_id = f"{self.version}-{slot}-{made}" if made else f"{self.version}-{slot}"
-        task = TaskSpec(
-            task_id,
-            slot,
-            self.version,
-            seed=_mix(self._salt, slot + (made << 32)) >> 1,
-            milestones=self._milestones(slot) if self._milestones else (),
-        )
-        return replace(task, **fields) if fields else task
+        fields.setdefault("seed", _mix(self._salt, slot + (made << 32)) >> 1)
+        if self._milestones is not None:
+            fields.setdefault("milestones", self._milestones(slot))
+        return TaskSpec(task_id, slot, self.version, **fields)
 
 
 class Flying(Sequence[InFlight]):
@@ -190,10 +190,11 @@ class Flying(Sequence[InFlight]):
 class RoundView:
     """Read-only view of the round (`serverless_gc.types.View`)."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_state", "new_task")
 
     def __init__(self, state: RoundState) -> None:
         self._state = state
+        self.new_task = state.new_task  # itself: a simulation calls it for every task
 
     @property
     def now(self) -> float:
@@ -242,14 +243,6 @@ class RoundView:
     def idle_slots(self) -> Sequence[int]:
         """Slots without an attempt in flight."""
         return [slot for slot, load in enumerate(self._state.load) if not load]
-
-    def new_task(self, slot: int, **fields: Any) -> TaskSpec:
-        """Make a task for ``slot``.
-
-        While the slot's newest task of this version is in flight, the result is a copy of it: same ``task_id`` and
-        seed, next attempt number. Otherwise it is a new task.
-        """
-        return self._state.new_task(slot, **fields)
 
 
 def _mix(z: int, number: int) -> int:

@@ -299,7 +299,8 @@ class _Flights:
 
     def __init__(self) -> None:
         self.timer: TimerFired | None = None
-        self._heap: list[tuple[float, int, TaskSpec, tuple[int, ...] | None]] = []  # None: the result itself
+        # time, number, attempt, its task, places of messages (None: the result itself)
+        self._heap: list[tuple[float, int, tuple[str, int], TaskSpec, tuple[int, ...] | None]] = []
         self.started: dict[tuple[str, int], tuple[float, float]] = {}
         self._done: dict[tuple[str, int], Event] = {}
         self._units: dict[tuple[str, int], float] = {}  # of work that fit, of those that stop at a time
@@ -316,31 +317,33 @@ class _Flights:
         if task.milestones:
             around = timing.start + timing.read + timing.write
             for fraction, places in _published(task.milestones):
-                self._schedule(start + around + fraction * timing.compute, task, places)
+                at = start + around + fraction * timing.compute
+                self._schedule(at, (task.task_id, task.attempt), task, places)
         seconds = float(timing.total)
         self.start(task, start, seconds)
         return seconds
 
     def start(self, task: TaskSpec, start: float, seconds: float, arrival: float | None = None) -> None:
-        self.started[task.task_id, task.attempt] = (start, seconds)
-        self._schedule(start + seconds if arrival is None else arrival, task, None)
+        key = task.task_id, task.attempt
+        self.started[key] = (start, seconds)
+        self._schedule(start + seconds if arrival is None else arrival, key, task, None)
 
-    def _schedule(self, at: float, task: TaskSpec, places: tuple[int, ...] | None) -> None:
+    def _schedule(self, at: float, key: tuple[str, int], task: TaskSpec, places: tuple[int, ...] | None) -> None:
         self._pushed += 1
         if at < math.inf:
-            heapq.heappush(self._heap, (at, self._pushed, task, places))
+            heapq.heappush(self._heap, (at, self._pushed, key, task, places))
 
     def next_time(self) -> float:
         heap, started = self._heap, self.started
-        while heap and (heap[0][2].task_id, heap[0][2].attempt) not in started:
+        while heap and heap[0][2] not in started:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
     def pop(self) -> Arrived | Progressed:
-        _, _, task, places = heapq.heappop(self._heap)
+        _, _, key, task, places = heapq.heappop(self._heap)
         if places is not None:
             return Progressed(task, places)
-        del self.started[task.task_id, task.attempt]
+        del self.started[key]
         return Arrived(task)
 
     async def perform(self, task: TaskSpec, execute: Execute) -> Event:

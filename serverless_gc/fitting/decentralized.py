@@ -9,7 +9,7 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.encode.parts import Parts
-from serverless_gc.engine import Counts, Engine, Host
+from serverless_gc.engine import Counts, Engine, Host, VirtualHost
 from serverless_gc.errors import DeadlineExceeded, NotDecodableError
 from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
 from serverless_gc.fitting.grouped import train_groups
@@ -207,7 +207,8 @@ async def _run(engine: Engine, host: Host, tasks: NodeTasks, rounds: int) -> Rep
             raise error
         counts, seconds = counts + outcome.counts, seconds + outcome.duration
         spans += spans_of(outcome.records, tasks.number)
-    return Report.of(counts, awaited=counts.used, elapsed=seconds, spans=tuple(spans))
+    simulated = isinstance(host, VirtualHost)
+    return Report.of(counts, awaited=counts.used, elapsed=seconds, spans=tuple(spans), simulated=simulated)
 
 
 minimize_decentralized = blocking(minimize_decentralized_async)

@@ -153,6 +153,7 @@ class GradientTasks:
             writes=writes + new["writes"],
             bytes_up=new["bytes_up"],
             bytes_down=new["bytes_down"],
+            simulated=self._res.simulated,
             spans=() if outcome is None else tuple(spans_of(outcome.records, self.number)),
         )
 

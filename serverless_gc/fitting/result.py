@@ -194,8 +194,9 @@ class Account:
         ages = "" if set(self.staleness) <= {0} else f"; staleness {self._ages()}"
         per_update = self.evaluations / self.updates if self.updates else 0.0
         gradients = f", {per_update:.2g} gradients each" if self.evaluations > self.updates + 1 else ""
+        clock = "" if self.run_on is None else " on a simulated clock"
         return (
-            f"  updates  {self.updates}{gradients}, {self.seconds:.2f} s\n"
+            f"  updates  {self.updates}{gradients}, {self.seconds:.2f} s{clock}\n"
             f"  tasks    {self.issued} issued = {self.used} used + {self.wasted} wasted; at most {self.peak} at once"
             f"{self._zombies()}{ages}\n"
             f"  billed   {self.billed_seconds:.2f} s = {self.busy_used:.2f} s used + {self.busy_wasted:.2f} s wasted; "
@@ -251,9 +252,11 @@ class Fit:
     w
         The weights, of the shape of ``w0``.
     value, gradient
-        Objective and gradient where the last gradient was taken: at ``w`` itself with ``"lbfgs"``, a line search, or a
-        stop because the gradient is small; one step before it otherwise. An ``l1`` counts in the value, a ``prox`` of
-        one's own does not.
+        Objective and gradient where the last gradient was taken, see `steps_since_value`: at ``w`` itself with
+        ``"lbfgs"``, a line search, stale gradients, or a stop because the gradient is small; before the last step
+        otherwise, for a gradient at the end would be billed for its value alone: ``data.value_and_gradient(fit.w)``
+        asks for it. Accelerated methods take gradients ahead of their weights. An ``l1`` counts in the value, a
+        ``prox`` of one's own does not.
     values, gradient_norms
         Of every step, the start included. For proximal methods the norm is that of the gradient mapping.
     seconds, billed_seconds
@@ -300,6 +303,11 @@ class Fit:
         return None if self.trace is None else diagnose(self.trace)
 
     @property
+    def steps_since_value(self) -> int:
+        """How many steps ``w`` is behind the point of ``value`` and ``gradient``: 0 or 1."""
+        return int(0 < len(self.values) <= self.steps)
+
+    @property
     def success(self) -> bool:
         """Whether it stopped because there was nothing left to gain."""
         return self.reason in {"gradient", "change"}
@@ -315,7 +323,7 @@ class Fit:
         return "\n".join(
             [
                 f"{self.method}{f' on {who}' if who else ''}: {self.steps} steps{taken_up}; {self.message}",
-                f"  value    {self.value:.8g}{slope}",
+                f"  value    {self.value:.8g}{' before the last step' if self.steps_since_value else ''}{slope}",
                 str(self.account),
                 *(f"  delays   {found}" for found in [self.diagnosis] if found is not None),
                 *(f"  note     {note}" for note in self.report.notes),

@@ -42,6 +42,7 @@ def plot_timeline(
     *,
     decodable: Mapping[int, float] | None = None,
     rounds: Sequence[int] | None = None,
+    outside: str = "queued",
 ) -> Any:
     """Draw when each worker did what.
 
@@ -58,6 +59,9 @@ def plot_timeline(
         `Report.decodable`; drawn as a line.
     rounds
         Which rounds to draw, side by side; the last 4 by default.
+    outside
+        What the legend calls the time outside the worker's own phases, `Span.queued`: where delays are injected it is
+        mostly theirs.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def plot_timeline(
     axes[0].set_ylabel("worker", fontsize=9)
     if title:
         figure.suptitle(title, fontsize=11)
-    _legend(figure, {s.fate for s in spans if s.round in shown})
+    _legend(figure, {s.fate for s in spans if s.round in shown}, outside)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -206,10 +210,11 @@ def _finish_axes(ax: Any, name: str, places: Mapping[int, int]) -> None:
         ax.set_title(name, fontsize=9, pad=16, loc="left")
 
 
-def _legend(figure: Any, fates: set[Fate]) -> None:
+def _legend(figure: Any, fates: set[Fate], outside: str) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(facecolor=colour, label=phase) for phase, colour in _PHASES]
+    (_, grey), *phases = _PHASES
+    handles = [Patch(facecolor=colour, label=name) for name, colour in ((outside, grey), *phases)]
     for fate, look in _LOOKS.items():
         if fate in fates and look.outline is not None:
             handles.append(Patch(facecolor=_PALE[fate], edgecolor=look.outline, hatch=look.hatch, label=look.label))

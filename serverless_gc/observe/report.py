@@ -28,7 +28,7 @@ class Report:
         Attempts sent, and how each ended: its result entered the answer; its result arrived but was not needed; it
         failed; it was given up while running. The last four add up to the first.
     elapsed
-        Seconds from the call to the answer.
+        Seconds from the call to the answer; see ``simulated``.
     certificate
         How the answer was decoded; None before there is one.
     awaited
@@ -78,6 +78,9 @@ class Report:
         Round to the time at which its results sufficed, on the clock of the spans.
     notes
         What a careful user should know, one sentence each.
+    simulated
+        Whether the seconds of the tasks are those of a simulated clock (``backend="simulated"``): drawn, not measured.
+        The driver's own, for coding, are real all the same.
 
     Examples
     --------
@@ -124,6 +127,7 @@ class Report:
     spans: tuple[Span, ...] = ()
     decodable: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    simulated: bool = False
 
     @classmethod
     def of(cls, counts: Counts, **fields: Any) -> Report:
@@ -207,6 +211,7 @@ class Report:
             spans=self.spans + tuple(dataclasses.replace(s, round=s.round + shift) for s in other.spans),
             decodable={**self.decodable, **{r + shift: t for r, t in other.decodable.items()}},
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
+            simulated=self.simulated or other.simulated,
         )
 
     def without_spans(self) -> Report:
@@ -240,7 +245,8 @@ class Report:
                 *([f"k = {self.k}"] if self.k else []),
             ]
         )
-        yield f"{who or 'report'}: {_count(self.rounds, 'round')} in {_seconds(self.elapsed)}"
+        clock = " on a simulated clock" if self.simulated else ""
+        yield f"{who or 'report'}: {_count(self.rounds, 'round')} in {_seconds(self.elapsed)}{clock}"
         yield f"  tasks    {self._tasks()}; {_count(self.awaited, 'result')} had arrived{self._partial()}"
         if trouble := self._trouble():
             yield f"  trouble  {trouble}"

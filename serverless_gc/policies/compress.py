@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count
 from serverless_gc.types import Compressor
 from serverless_gc.wire import compress
 
@@ -101,7 +101,7 @@ class TopK(compress.TopK):
     """
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, least=1)
+        object.__setattr__(self, "k", check_whole("k", self.k, 1))
 
 
 _KNOWN: Mapping[str, type] = {kind.__name__: kind for kind in (DitheredUniform, StochasticRounding, Sign, TopK)}

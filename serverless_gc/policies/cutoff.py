@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 from serverless_gc.policies.firstk import FirstK
 from serverless_gc.policies.predict import Predictor, best_cutoff
-from serverless_gc.policies.words import check_count
 from serverless_gc.types import Act, Arrival, Close, TaskSpec, View
 
 __all__ = ["Cutoff"]
@@ -48,12 +48,9 @@ class Cutoff(FirstK):
 
     def __init__(self, predictor: Predictor, least: int | None = None, *, full_every: int | None = None) -> None:
         super().__init__(1)
-        for name, value in (("least", least), ("full_every", full_every)):
-            if value is not None:
-                check_count(name, value, least=1)
         self.predictor = predictor
-        self.least = least
-        self.full_every = full_every
+        self.least = None if least is None else check_whole("least", least, 1)
+        self.full_every = None if full_every is None else check_whole("full_every", full_every, 1)
 
     def open(self, view: View) -> Sequence[TaskSpec]:
         """Choose the number of results, then give every slot a task."""

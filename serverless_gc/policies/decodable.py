@@ -8,10 +8,11 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
 from serverless_gc.codes.received import doubtful_error
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_code, check_count, given_up, numbers
+from serverless_gc.policies.words import check_code, given_up, numbers
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["Certifies", "UntilDecodable"]
@@ -75,8 +76,7 @@ class UntilDecodable:
         dtype: DTypeLike = np.float64,
     ) -> None:
         check_code(self, code)
-        check_count("margin", margin, least=0)
-        check_count("max_extra", max_extra, least=0)
+        margin, max_extra = check_whole("margin", margin, 0), check_whole("max_extra", max_extra, 0)
         for name, limit in (("tolerance", tolerance), ("bound", bound)):
             if limit is not None and not limit > 0:
                 raise InputError(f"{name} must be positive, got {limit}")

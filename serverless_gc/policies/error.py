@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Verdict
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.errors import InputError
 from serverless_gc.policies.decodable import UntilDecodable
-from serverless_gc.policies.words import check_code, check_count
+from serverless_gc.policies.words import check_code
 from serverless_gc.types import Act, View
 
 __all__ = ["TracksError", "UntilError"]
@@ -66,7 +67,7 @@ class UntilError(UntilDecodable):
         if max_error is not None and not max_error >= 0:
             raise InputError(f"max_error must be at least 0, got {max_error}")
         if wait is not None:
-            check_count("wait", wait, least=1)
+            wait = check_whole("wait", wait, 1)
             if wait > code.n_workers:
                 raise InputError(f"wait must be at most the number of workers, {code.n_workers}, got {wait}")
         self.max_error = max_error

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count, given_up
+from serverless_gc.policies.words import given_up
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["FirstK", "KAsync", "KBatchAsync", "KBatchSync", "KSync", "WaitAll"]
+
+_WAIT = Wait()
 
 
 class FirstK:
@@ -48,10 +51,9 @@ class FirstK:
     leftover: Literal["cancel", "keep"]
 
     def __init__(self, k: int, *, leftover: Literal["cancel", "keep"] = "cancel", eager: bool = False) -> None:
-        check_count("k", k, least=1)
+        self.k = check_whole("k", k, 1)
         if leftover not in {"cancel", "keep"}:
             raise InputError(f"leftover must be 'cancel' or 'keep', got {leftover!r}")
-        self.k = k
         self.leftover = leftover
         self.eager = eager
 
@@ -73,7 +75,7 @@ class FirstK:
             return Close()
         if self.eager:
             return Wait((view.new_task(arrival.task.slot),))
-        return Wait()
+        return _WAIT
 
     def on_failure(self, view: View, task: TaskSpec) -> Act:  # noqa: ARG002 - part of the protocol
         """Give up when too few tasks are left."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from serverless_gc.policies.words import check_count, given_up
+from serverless_gc.checks import check_whole
+from serverless_gc.policies.words import given_up
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["FreshK"]
@@ -44,8 +45,7 @@ class FreshK:
     leftover: Literal["cancel", "keep"] = "keep"
 
     def __init__(self, k: int) -> None:
-        check_count("k", k, least=1)
-        self.k = k
+        self.k = check_whole("k", k, 1)
         self._wanted = 0
         self._fresh = 0
 

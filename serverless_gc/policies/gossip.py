@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count, given_up
+from serverless_gc.policies.words import given_up
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, Topology, View, Wait
 
 __all__ = ["GossipProgress", "GossipReady"]
@@ -88,16 +89,11 @@ class GossipReady:
         work: Callable[[int], float] | None = None,
         progress: GossipProgress | None = None,
     ) -> None:
-        if tau is not None:
-            check_count("tau", tau, least=0)
-        check_count("every", every, least=1)
-        if last is not None:
-            check_count("last", last, least=1)
         self.topology = topology
-        self.tau = tau
-        self.every = every
+        self.tau = None if tau is None else check_whole("tau", tau, 0)
+        self.every = check_whole("every", every, 1)
         self.ahead = ahead
-        self.last = last
+        self.last = None if last is None else check_whole("last", last, 1)
         self.work = work
         n = len(topology.matrix(1))
         start = progress or GossipProgress((0,) * n, ({},) * n)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count, given_up
+from serverless_gc.policies.words import given_up
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
 __all__ = ["LocallyAsync"]
@@ -49,11 +50,10 @@ class LocallyAsync:
     leftover: Literal["cancel", "keep"] = "keep"
 
     def __init__(self, groups: Sequence[Sequence[int]], period: int) -> None:
-        check_count("period", period, least=1)
+        self.period = check_whole("period", period, 1)
         self._group_of = {slot: g for g, slots in enumerate(groups) for slot in slots}
         if not groups or sorted(slot for slots in groups for slot in slots) != list(range(len(self._group_of))):
             raise InputError(f"groups must hold each of the slots 0, 1, 2, ... once, got {groups!r}")
-        self.period = period
         self._made = [0] * len(groups)  # updates since the last average
         self._versions = [0] * len(groups)
 

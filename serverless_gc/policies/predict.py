@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count
 from serverless_gc.stateful import Stateful
 from serverless_gc.types import FloatArray
 
@@ -128,8 +128,7 @@ class EmpiricalWindow(Stateful):
     remembered = ("_window",)
 
     def __init__(self, rounds: int = 20) -> None:
-        check_count("rounds", rounds, least=1)
-        self._window: deque[FloatArray] = deque(maxlen=rounds)
+        self._window: deque[FloatArray] = deque(maxlen=check_whole("rounds", rounds, 1))
 
     @property
     def ready(self) -> bool:
@@ -198,7 +197,7 @@ class KalmanLog(Stateful):
             raise InputError(f"drift must be at least 0, got {drift}")
         if not noise > 0:
             raise InputError(f"noise must be positive, got {noise}")
-        check_count("n_samples", n_samples, least=1)
+        n_samples = check_whole("n_samples", n_samples, 1)
         self.phi = phi
         self.drift = drift
         self.noise = noise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 from serverless_gc.policies.following import Following
-from serverless_gc.policies.words import check_count
 from serverless_gc.types import Act, Arrival, InFlight, TaskSpec, View, Wait, WaitPolicy
 
 __all__ = ["Speculate", "late_after"]
@@ -94,12 +94,11 @@ class Speculate(Following):
             raise InputError(f"factor must be at least 1, got {factor}")
         if not min_seconds >= 0:
             raise InputError(f"min_seconds must be at least 0, got {min_seconds}")
-        check_count("max_copies", max_copies, least=1)
         super().__init__(inner)
         self.quantile = quantile
         self.factor = factor
         self.min_seconds = min_seconds
-        self.max_copies = max_copies
+        self.max_copies = check_whole("max_copies", max_copies, 1)
         self._start(0)
 
     def _start(self, n_tasks: int) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from serverless_gc.checks import check_whole
 from serverless_gc.policies.firstk import FirstK
-from serverless_gc.policies.words import check_count
 from serverless_gc.stateful import Stateful
 from serverless_gc.types import Act, Arrival, TaskSpec, View, Wait
 
@@ -55,8 +55,7 @@ class GlobalBatch(FirstK, Stateful):
         self, k: int, *, first_token: int = 0, leftover: Literal["cancel", "keep"] = "keep", eager: bool = True
     ) -> None:
         super().__init__(k, leftover=leftover, eager=eager)
-        check_count("first_token", first_token, least=0)
-        self._issued = first_token * k
+        self._issued = check_whole("first_token", first_token, 0) * self.k
         self._returned: list[int] = []  # a heap
         self._held: dict[str, int] = {}  # task id -> token
 

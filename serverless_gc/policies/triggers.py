@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.policies.words import check_count
 from serverless_gc.stateful import Stateful
 from serverless_gc.types import Array, Update
 
@@ -69,13 +69,11 @@ class LazyTrigger(Stateful):
     def __init__(self, weight: float, window: int = 10, max_age: int = 20) -> None:
         if not weight >= 0:
             raise InputError(f"weight must be at least 0, got {weight}")
-        check_count("window", window, least=1)
-        check_count("max_age", max_age, least=1)
         self.weight = float(weight)
-        self.window = window
-        self.max_age = max_age
+        self.window = check_whole("window", window, 1)
+        self.max_age = check_whole("max_age", max_age, 1)
         self.sent: dict[int, int] = {}  # group -> version of its last gradient
-        self._moves: deque[float] = deque(maxlen=window)
+        self._moves: deque[float] = deque(maxlen=self.window)
 
     @property
     def threshold(self) -> float:

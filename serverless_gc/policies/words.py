@@ -8,7 +8,7 @@ from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError
 from serverless_gc.types import View, WaitPolicy
 
-__all__ = ["check_code", "check_count", "check_inner", "given_up", "numbers"]
+__all__ = ["check_code", "check_inner", "given_up", "numbers"]
 
 
 def check_code(policy: object, code: object) -> None:
@@ -26,12 +26,6 @@ def check_inner(policy: object, inner: object) -> None:
             f"{name} is made from another waiting policy, got {inner!r}; write policy=lambda code: "
             f"{name}(UntilDecodable(code), ...)"
         )
-
-
-def check_count(name: str, value: object, least: int) -> None:
-    """Raise `InputError` unless ``value`` is an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def numbers(values: Iterable[int], limit: int = 20) -> str:

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from serverless_gc.errors import InputError
 from serverless_gc.stragglers.families import Bimodal, Gamma, LogNormal, Lomax, Uniform, Weibull
 from serverless_gc.stragglers.lambda_like import LambdaLike
-from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential
+from serverless_gc.stragglers.laws import Constant, Exponential, Law, Pareto, ShiftedExponential, check_positive
 from serverless_gc.stragglers.presets import lambda_heavy, lambda_mild
 
 __all__ = ["laws", "parse_law"]
 
 
 def _pareto(scale: float, shape: float) -> Law:
+    check_positive(scale=scale, shape=shape)  # the law calls them minimum and alpha
     return Pareto(scale, shape)
 
 
@@ -36,6 +37,7 @@ def _lambda(
 
 
 def _lomax(scale: float, shape: float) -> Law:
+    check_positive(shape=shape)
     return Lomax(scale, shape)
 
 
@@ -114,27 +116,31 @@ def parse_law(text: str) -> Law:
     for part in rest.split(",") if rest.strip() else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in known:
-            raise InputError(f"delay: {part.strip()!r} is no parameter=value of {name!r}; write {_usage(name)}")
+            raise InputError(f"delay: {part.strip()!r} is no parameter=value of {name!r}: write {_usage(name, '=...')}")
         if key in values:
             raise InputError(f"delay: {key} of {name!r} is given twice: give it once")
-        values[key] = _number(key, value)
+        values[key] = _number(key, value, name)
     missing = [key for key, p in known.items() if p.default is p.empty and key not in values]
     if missing:
-        raise InputError(f"delay: {name!r} needs {' and '.join(missing)}: write {_usage(name)}")
-    return make(**values)
+        raise InputError(f"delay: {name!r} needs {' and '.join(missing)}: write {_usage(name, '=...')}")
+    try:
+        return make(**values)
+    except InputError as error:
+        raise InputError(f"delay: {error}, in {text!r}: write {_usage(name, '=...')}") from None
 
 
-def _number(key: str, text: str) -> float:
+def _number(key: str, text: str, name: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise InputError(f"delay: {key} must be a number, got {text!r}") from None
+        raise InputError(f"delay: {key} of {name!r} must be a number, got {text!r}") from None
     if not math.isfinite(value):
-        raise InputError(f"delay: {key} must be finite, got {text!r}")
+        raise InputError(f"delay: {key} of {name!r} must be finite, got {text!r}")
     return value
 
 
-def _usage(name: str) -> str:
+def _usage(name: str, wanted: str = "") -> str:
+    """Say how a law is written; ``wanted`` stands behind the parameters that have no default."""
     parameters = inspect.signature(_LAWS[name]).parameters.values()
-    words = [p.name if p.default is p.empty else f"[{p.name}={p.default:g}]" for p in parameters]
+    words = [f"{p.name}{wanted}" if p.default is p.empty else f"[{p.name}={p.default:g}]" for p in parameters]
     return f"{name}:{','.join(words)}" if words else name

@@ -7,16 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from serverless_gc.errors import InputError
+from serverless_gc.checks import check_whole
 from serverless_gc.types import FloatArray
 
-__all__ = ["Digraph", "check_count"]
-
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise `InputError` unless ``value`` is an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+__all__ = ["Digraph"]
 
 
 class Digraph(ABC):
@@ -37,8 +31,7 @@ class Digraph(ABC):
     """
 
     def __init__(self, n: int) -> None:
-        check_count("n", n)
-        self.n = n
+        self.n = check_whole("n", n, 1)
 
     @abstractmethod
     def peers(self, i: int, k: int) -> Iterable[int]:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.topologies.base import Digraph, check_count
+from serverless_gc.topologies.base import Digraph
 
 __all__ = [
     "Complete",
@@ -155,10 +156,9 @@ class Groups(Digraph):
 
     def __init__(self, n: int, size: int) -> None:
         super().__init__(n)
-        check_count("size", size)
-        if n % size:
+        self.size = check_whole("size", size, 1)
+        if n % self.size:
             raise InputError(f"size must divide the number of nodes, {n}, got {size}")
-        self.size = size
 
     def peers(self, i: int, k: int) -> Iterable[int]:  # noqa: ARG002
         """All of the node's group."""

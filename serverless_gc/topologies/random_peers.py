@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
-from serverless_gc.topologies.base import Digraph, check_count
+from serverless_gc.inject import check_seed
+from serverless_gc.topologies.base import Digraph
 
 __all__ = ["LayerPeers", "RandomOut"]
 
@@ -38,12 +40,10 @@ class RandomOut(Digraph):
 
     def __init__(self, n: int, d: int, *, seed: int = 0) -> None:
         super().__init__(n)
-        check_count("d", d, least=0)
-        check_count("seed", seed, least=0)
-        if d >= n:
+        self.d = check_whole("d", d, 0)
+        self.seed = check_seed(seed)
+        if self.d >= n:
             raise InputError(f"d must be at most the number of other nodes, {n - 1}, got {d}")
-        self.d = d
-        self.seed = seed
 
     def peers(self, i: int, k: int) -> Iterable[int]:
         """``d`` others."""
@@ -79,12 +79,9 @@ class LayerPeers(Digraph):
     """
 
     def __init__(self, n: int, layers: int, *, seed: int = 0) -> None:
-        super().__init__(n)
-        check_count("n", n, least=2)
-        check_count("layers", layers)
-        check_count("seed", seed, least=0)
-        self.layers = layers
-        self.seed = seed
+        super().__init__(check_whole("n", n, 2))
+        self.layers = check_whole("layers", layers, 1)
+        self.seed = check_seed(seed)
 
     def of_layers(self, i: int, k: int) -> list[int]:
         """Return the node to which each layer of node ``i`` goes in round ``k``."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import serverless_gc as sgc
+from serverless_gc.codes import MDSCode
 
 RNG = np.random.default_rng(11)
 X, Y, W = RNG.normal(size=(120, 6)), RNG.normal(size=120), RNG.normal(size=6)
@@ -141,3 +142,21 @@ def test_amplified_rounding_of_single_precision_is_no_wrong_result(seed):
         z, report = s.encode(A, code="lt", n_workers=200, dtype=np.float32).matvec(x, with_report=True)
     error = np.linalg.norm(z - A @ x) / np.linalg.norm(A @ x)
     assert 1e-6 < error < report.certificate.predicted_error < 1e-3
+
+
+class Asked(MDSCode):
+    """Counts how often it is asked for a prediction."""
+
+    asked = 0
+
+    def certify(self, messages, dtype=np.float64):
+        self.asked += 1
+        return super().certify(messages, dtype)
+
+
+def test_in_single_precision_the_decode_itself_predicts_the_error():
+    code = Asked(12, 8)
+    with sgc.Session("simulated", policy=lambda code: sgc.KSync(code.k + 2)) as session:
+        z, report = session.encode(X, code=code, dtype=np.float32).matvec(W, with_report=True)
+    assert code.asked == 0
+    assert relative(z, X @ W) <= 10 * report.certificate.predicted_error < 1e-4

@@ -144,7 +144,7 @@ GRADIENT = {
         ({"n_workers": 10, "load": 3}, "load must divide k=10, got 3"),
         ({"n_workers": 10, "block": 5, "within": 0.2, "across": 0.5}, "across must be at most within=0.2.*take 'bgc'"),
     ],
-    "soft-bibd": [({"n_workers": 8, "load": 9}, "load must be in 1..8")],
+    "soft-bibd": [({"n_workers": 8, "load": 9}, "load must be an integer in 1..8")],
     "ye-abbe": [
         ({"n_workers": 6, "stragglers": 5, "fold": 2}, r"stragglers \+ fold = 5 \+ 2 must not exceed n_workers=6")
     ],

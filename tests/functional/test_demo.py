@@ -35,12 +35,14 @@ def test_demo_on_a_few_flights(tmp_path):
         assert 0.4 < float(loss) < 0.7
         assert abs(float(difference)) < 1e-12
     assert image.imread(picture).shape[0] > 300
+    assert "simulated" not in done.stdout
 
 
 def test_simulated_demo_takes_virtual_time():
     done = run("demo", "--rows", "2000", "--iterations", "2", "--blocks", "12", "--backend", "simulated")
     assert done.returncode == 0, done.stderr
     assert "polar" in done.stdout
+    assert "on a simulated clock" in " ".join(done.stdout.split())
 
 
 def test_a_wrong_backend_is_one_readable_line():

@@ -86,7 +86,7 @@ def test_the_lasso_is_sparse():
         ({"loss": "logistic"}, "needs method='coordinate'"),
         ({"method": "coordinate", "l2": 1.0}, "l2 does not go with"),
         ({"frame": "fourier"}, "frame must be one of"),
-        ({"wait": 17}, "wait must be in 1..16"),
+        ({"wait": 17}, "wait must be an integer in 1..16"),
         ({"beta": 0.5}, "beta must be at least 1"),
     ],
 )

@@ -45,8 +45,48 @@ def test_a_delay_may_be_a_trace_and_its_name_have_underscores(printed):
     dashed, underscored = (printed(*options, name)[1].rsplit("\n", 2)[0] for name in ("lambda-mild", "lambda_mild"))
     assert dashed == underscored != measured[0]
     code, _, err = printed(*options, "nowhere.csv")
-    assert (code, err) == (1, "serverless-gc: there is no trace nowhere.csv\n")
+    assert (code, err) == (
+        1,
+        "serverless-gc: --delay: there is no trace nowhere.csv; serverless-gc demo --record FILE records a trace\n",
+    )
     assert "local-48-workers" in printed("simulate", "--table", "--rounds", 20, "--delay", TRACE)[1]
+
+
+WRONG_DELAYS = {
+    "gauss": "--delay: no law is called 'gauss'; there are bimodal, ",
+    "expnential:rate=1": "did you mean 'exponential'?",
+    "exponential": "--delay: 'exponential' needs rate: write exponential:rate=...",
+    "exponential:1": "--delay: '1' is no parameter=value of 'exponential': write exponential:rate=...",
+    "exponential:rate=1,speed=2": "--delay: 'speed=2' is no parameter=value of 'exponential': write exp",
+    "exponential:rate=-1": "--delay: rate must be positive and finite, got -1.0, in 'exponential:rate=-1': write ",
+    "exponential:rate=nan": "--delay: rate of 'exponential' must be finite, got 'nan'",
+    "exponential:rate=": "--delay: rate of 'exponential' must be a number, got ''",
+    "pareto:scale=1,shape=-2": "--delay: shape must be positive and finite, got -2.0, in 'pareto:scale=1,shape=-2'",
+    "uniform:high=1,low=2": "--delay: high must be above low=2.0 and finite, got 1.0, in ",
+    "lambda:p_cold=2": "--delay: p_cold must be at least 0 and at most 1, got 2.0, in ",
+    "": "--delay: no law is called ''",
+}
+WRONG_TRACES = {
+    "no/such/trace": "--delay: there is no trace no/such/trace; serverless-gc demo --record",
+    str(TRACE.parent): f"--delay: {TRACE.parent} cannot be read as a trace: Is a directory; serverless-gc ",
+    __file__: f"--delay: {__file__} is no trace of version 1: its first line must begin ",
+}
+DELAYED = {
+    "simulate": ("--workers", 8, "--codes", "mds"),
+    "compare": ("--workers", 8, "--codes", "mds"),
+    "plan": ("--rows", 1000, "--cols", 10, "--workers", 8),
+}
+
+
+@pytest.mark.parametrize("command", DELAYED)
+def test_a_wrong_delay_is_one_line_that_names_the_option_and_says_what_to_write(printed, command):
+    traces = WRONG_TRACES
+    if command == "compare":
+        traces = {path: f"--delay {path}: a law is wanted here" for path in WRONG_TRACES}
+    for delay, says in {**WRONG_DELAYS, **traces}.items():
+        code, _, err = printed(command, *DELAYED[command], "--delay", delay)
+        assert (code, err.count("\n"), err.startswith("serverless-gc: --delay")) == (1, 1, True), (delay, err)
+        assert says in err, delay
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_methods_and_policies_side_by_side(tmp_path):
         *("--policies", "wait-all,until-decodable,k-sync:7,deadline:0.3,speculate", "--plot", str(picture)),
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert "backend simulated, seconds are those of its clock." in done.stdout
     found = table(done.stdout)
     assert len(found) == 10
     for method in ("nesterov", "lbfgs"):

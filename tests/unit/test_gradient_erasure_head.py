@@ -66,7 +66,7 @@ def test_random_sets_have_the_mean_error_of_the_formula():
     [
         ((8, 8), {"load": 3}, "load must divide n_workers=8, got 3: take one of 1, 2, 4, 8"),
         ((8, 6), {"load": 2}, "k must be a multiple of the number of classes, n_workers / load = 4, got 6"),
-        ((8, 8), {"load": 9}, r"load must be in 1\.\.8"),
+        ((8, 8), {"load": 9}, r"load must be an integer in 1\.\.8"),
         ((8, 8), {"layout": "mixed"}, "layout must be 'grouped' or 'stacked'"),
         (
             (17, 17),

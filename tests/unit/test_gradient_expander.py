@@ -108,7 +108,7 @@ def test_usual_loads_and_graphs():
     ("n", "params", "words"),
     [
         (7, {"load": 3}, "3-regular graph on 7 vertices does not exist.*product even"),
-        (7, {"load": 7}, r"load must be in 1\.\.6"),
+        (7, {"load": 7}, r"load must be an integer in 1\.\.6"),
         (2, {}, "n_workers must be at least 3"),
         (6, {"load": 1}, "connected and not bipartite"),
         (6, {"graph": "cycle"}, "connected and not bipartite"),

@@ -117,12 +117,12 @@ def test_decoding_with_the_fixed_weights():
         ({"p": [0.1, 0.2]}, "one for each of 3 workers"),
         ({"placement": [[0], [1]]}, "k=3 partitions, got 2 lists"),
         ({"placement": [[0], [], [1]]}, "partition 1 has none"),
-        ({"placement": [[0], [3], [1]]}, r"placement of partition 1 must be in 0\.\.2"),
+        ({"placement": [[0], [3], [1]]}, r"placement of partition 1 must be an integer in 0\.\.2"),
         ({"placement": [[0], [1, 1], [1]]}, "partition 1 names worker 1 twice"),
         ({"placement": [[0], [1], [2]], "load": 2}, "load must not be given together with placement"),
         ({"load": [1, 0, 1]}, r"capacity must be at least k=3 in all, it is 2: partitions \[\d\] have no holder"),
         ({"load": [1, 1]}, "one for each of 3 workers, got 2"),
-        ({"load": 4}, r"capacity must be in 0\.\.3"),
+        ({"load": 4}, r"capacity must be an integer in 0\.\.3"),
     ],
 )
 def test_refusals(params, words):

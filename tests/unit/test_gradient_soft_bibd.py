@@ -68,10 +68,10 @@ def test_the_constant_weight_is_that_of_a_design():
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"load": 9}, r"load must be in 1\.\.8, got 9"),
-        ({"load": 0}, r"load must be in 1\.\.8, got 0"),
+        ({"load": 9}, r"load must be an integer in 1\.\.8, got 9"),
+        ({"load": 0}, r"load must be an integer in 1\.\.8, got 0"),
         ({"load": 2.5}, "load must be an integer"),
-        ({"proposals": -1}, "proposals must be at least 0"),
+        ({"proposals": -1}, "proposals must be an integer of at least 0"),
     ],
 )
 def test_refusals(params, words):

@@ -259,7 +259,7 @@ def test_manifests(make):
     ("make", "words"),
     [
         (lambda: LagrangeCode(3, 4), ["k must be at most n_workers=3", "4"]),
-        (lambda: LagrangeCode(3, 0), ["k must be at least 1"]),
+        (lambda: LagrangeCode(3, 0), ["k must be an integer of at least 1"]),
         (lambda: LagrangeCode(50, 21), ["k must be at most 20", "21", "allow_unstable"]),
         (lambda: LagrangeCode(4, 2, data_points=[1, 2, 3]), ["data_points", "2 finite"]),
         (lambda: LagrangeCode(3, 2, worker_points=[1, 2, 1]), ["worker_points", "different"]),

@@ -102,7 +102,7 @@ def test_sizes(sizes, n, k, weight):
     [
         (3, 3, {}, "k must be less than n_workers=3"),
         (1, 1, {}, "k must be less than n_workers=1"),
-        (3, 0, {}, "k must be at least 1"),
+        (3, 0, {}, "k must be an integer of at least 1"),
         (6, 3, {"column_weight": 0}, "column_weight must be an integer of at least 1, got 0"),
         (6, 3, {"column_weight": 4}, "column_weight must be at most n_workers - k = 3, got 4"),
         (6, 3, {"ensemble": "repeat"}, "ensemble must be 'staircase' or 'regular', got 'repeat'"),

@@ -223,7 +223,7 @@ def test_symbols_are_appended_until_all_of_them_decode(inactivation):
 def test_parameter_refusals(given_parameters, words):
     with pytest.raises(InputError, match=words):
         LTCode(2, 3, **given_parameters)
-    with pytest.raises(InputError, match="k must be at least 1"):
+    with pytest.raises(InputError, match="k must be an integer of at least 1"):
         LTCode(2, 0)
 
 

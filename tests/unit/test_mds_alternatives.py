@@ -224,7 +224,7 @@ def test_refusals():
     for make in (NonsystematicMDSCode, RootsOfUnityCode):
         with pytest.raises(InputError, match="at most n_workers=3"):
             make(3, 4)
-        with pytest.raises(InputError, match="k must be at least 1"):
+        with pytest.raises(InputError, match="k must be an integer of at least 1"):
             make(3, 0)
         with pytest.raises(InputError, match="integer"):
             make(3.0, 2)

@@ -96,6 +96,14 @@ def test_a_summary_reads_like_a_report():
     ]
 
 
+def test_a_summary_says_where_the_value_is_from_and_which_clock_ran():
+    simulated = Account(updates=2).with_report(report(3, 1), run_on=0.25)
+    lines = fit(steps=2, account=simulated).summary().splitlines()
+    assert fit(steps=2).steps_since_value == 1
+    assert lines[1] == "  value    0.125 before the last step, gradient 1.0e-07 (2.0e+00 at the start)"
+    assert lines[2].endswith(" s on a simulated clock")
+
+
 @pytest.mark.parametrize(
     ("reason", "success"), [("gradient", True), ("change", True), ("rounds", False), ("stuck", False)]
 )

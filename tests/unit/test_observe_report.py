@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import pickle
 from dataclasses import FrozenInstanceError
@@ -112,6 +113,14 @@ def test_summary_is_a_few_readable_lines():
         "report: 1 round in 0 ms",
         "  tasks    1 issued = 1 used + 0 surplus + 0 failed + 0 voided; 1 result had arrived",
     ]
+
+
+def test_seconds_of_a_simulated_clock_are_said_to_be():
+    first, second = rounds()
+    both = first.merge(dataclasses.replace(second, simulated=True))
+    assert both.simulated
+    assert str(both).startswith("mds, 16 workers, k = 12: 2 rounds in 2.00 s on a simulated clock\n")
+    assert "on a simulated clock" in repr(both)
 
 
 def test_to_dict_is_json():

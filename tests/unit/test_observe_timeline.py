@@ -44,6 +44,8 @@ def test_picture_has_an_axis_a_round_a_legend_and_the_decodable_line(tmp_path):
     assert plot_timeline(longer).axes[0].get_xlim()[1] > 4.0
     words = [t.get_text() for t in figure.legends[0].get_texts()]
     assert words == ["queued", "read", "compute", "write", "arrived, not used", "given up", "failed"]
+    injected = plot_timeline(SPANS, outside="injected delay and start").legends[0].get_texts()
+    assert [t.get_text() for t in injected] == ["injected delay and start", *words[1:]]
     assert image.imread(path).shape[0] > 200
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import exp1
 
-from serverless_gc.engine import Arrived, Engine, Failed, Issue, SetTimer, TimerFired, VirtualHost
+from serverless_gc.engine import Arrived, Completion, Engine, Failed, Issue, SetTimer, TimerFired, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.policies import Anytime
-from serverless_gc.stragglers import Exponential, ShiftedExponential
+from serverless_gc.stragglers import Exponential, LinearProgress, Shifted, ShiftedExponential, Uniform
 from serverless_gc.types import Timing
 
 
@@ -62,7 +62,7 @@ def test_failures_are_gone_without_until_nobody_is_left():
 
 @pytest.mark.parametrize("law", [Exponential(1.0), ShiftedExponential(1.0, 0.1)])
 def test_no_round_is_longer_than_allowed(law):
-    rounds = list(VirtualHost(law).simulate(Engine(Anytime(1.0, guard=0.25), 8), 300))
+    rounds = list(VirtualHost(law).simulate(Engine(Anytime(1.0, guard=0.25), 8), 2000))
     assert max(r.duration for r in rounds) <= 1.25 + 1e-9
     assert {r.error for r in rounds} == {None}
 
@@ -96,13 +96,27 @@ def test_closed_forms_of_anytime_minibatch():
     assert law.mean_order_stat(n, n) <= law.mean() + math.sqrt(n - 1) / rate
     inverse = rate * math.exp(rate * shift) * float(exp1(rate * shift))
     assert inverse == pytest.approx(0.517330, abs=1e-6)
-    rng = np.random.default_rng(0)
-    times = shift + rng.standard_exponential((4000, n)) / rate
-    done = np.floor(b / n * seconds / times).sum(axis=1)
-    error = done.std() / math.sqrt(len(done))
-    assert abs(done.mean() - 784.0) < 3 * error + 0.5
-    assert done.mean() == pytest.approx(b * seconds * inverse - n / 2, abs=3 * error)
-    assert done.mean() >= b
+    assert b * seconds * inverse - n / 2 == pytest.approx(784.0, abs=0.1)
+
+
+async def test_work_of_a_fixed_time_in_the_loop():
+    n, b, updates, guard = 10, 600, 40_000, 0.1
+    model = LinearProgress(ShiftedExponential(1.0, 2 / 3), nominal=b / n)
+    seconds = (1 + n / b) * model.law.mean()
+    nominal = model.law.totals(1.0, np.random.default_rng(0), (updates, n))
+    samples = model.work_done_by(nominal, seconds).tolist()
+
+    async def work(task):
+        return Completion(work_done=samples[task.version][task.slot])
+
+    engine = Engine(Anytime(seconds, guard=guard), n, keep_records=False)
+    host, done, longest = VirtualHost(Shifted(Uniform(0.0, guard), seconds)), 0.0, 0.0
+    for _ in range(updates):
+        outcome = await host.run(engine, work)
+        done += sum(arrival.work_done for arrival in outcome.arrivals)
+        longest = max(longest, outcome.duration)
+    assert seconds < longest <= seconds + guard + 1e-9
+    assert b <= done / updates == pytest.approx(784.0, rel=0.015)
 
 
 def test_parameters_are_checked():

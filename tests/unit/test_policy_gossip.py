@@ -19,7 +19,7 @@ from serverless_gc.inject import draw
 from serverless_gc.policies import GossipReady, LocallyAsync
 from serverless_gc.stragglers import Constant, Exponential
 from serverless_gc.testing.jump_loop import run_virtually
-from serverless_gc.topologies import Complete, DirectedRing, LayerPeers, OnePeerExponential, RandomOut
+from serverless_gc.topologies import Complete, DirectedRing, LayerPeers, OnePeerExponential, RandomOut, Ring
 from serverless_gc.types import Timing, WaitPolicy
 
 
@@ -96,6 +96,19 @@ def test_all_mail_is_taken_once_and_in_time(topology, tau):
             for dst, _ in topology.out(src, sent):
                 if dst != src and sent <= finished[dst] - 1 - tau:
                     assert (dst, src, sent) in taken
+
+
+@pytest.mark.parametrize(
+    ("n", "barrier", "neighbours"), [(16, 3.38, (2.29, 2.14, 1.60, 1.33)), (32, 4.06, (2.34, 2.21, 1.68, 1.36))]
+)
+def test_waiting_for_neighbours_is_bounded_and_for_all_grows_like_the_logarithm(n, barrier, neighbours):
+    assert Exponential(1.0).mean_order_stat(n, n) == pytest.approx(barrier, abs=5e-3)
+    rounds = 300
+    graphs = [(Ring(n), 0), (OnePeerExponential(n), 0), (OnePeerExponential(n), 1), (OnePeerExponential(n), 3)]
+    for (topology, tau), expected in zip(graphs, neighbours, strict=True):
+        engine = Engine(GossipReady(topology, tau, every=rounds, last=rounds), n, keep_records=False)
+        [outcome] = VirtualHost(Exponential(1.0), seed=1).simulate(engine, 1)
+        assert outcome.duration / rounds == pytest.approx(expected, rel=0.04)
 
 
 def test_bounded_delay_of_event_triggered_nodes():

@@ -111,5 +111,5 @@ def test_bad_parameters_are_named():
             ProjectiveCode(5, 4, lines=[(0,), (1,), (2,), (3,), line])
     with pytest.raises(InputError, match="lines must have one for each of n_workers=5, got 1"):
         ProjectiveCode(5, 4, lines=[(0,)])
-    with pytest.raises(InputError, match="k must be at least 1"):
+    with pytest.raises(InputError, match="k must be an integer of at least 1"):
         ProjectiveCode(4, 0)

@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
-from serverless_gc.policies import KAsync, KBatchAsync, KBatchSync, KSync
 from serverless_gc.stragglers import (
     Additive,
     Bimodal,
@@ -90,6 +89,8 @@ def test_normal_approximation():
     assert normal_order_stat(0.0, 1.0, 10, 10) == pytest.approx(1.559372, abs=5e-7)
     assert normal_order_stat(0.0, 1.0, 8, 10) == pytest.approx(0.658052, abs=5e-7)
     assert normal_order_stat(5.0, 2.0, 8, 10) == pytest.approx(6.316104, abs=2e-6)
+    for k, exact in [(10, 1.538753), (8, 0.656059)]:
+        assert mean_order_stat(lambda t: norm.sf(t - 10.0), k, 10) - 10.0 == pytest.approx(exact, abs=5e-7)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
@@ -198,7 +199,8 @@ def test_cold_starts_do_not_grow_with_the_work():
     law = ColdStart(Constant(1.0), p_cold=1.0, seconds=2.0)
     timing = law.sample(0, 0, 5.0, np.random.default_rng(0))
     assert (timing.start, timing.compute) == (2.0, 5.0)
-    assert ColdStart(Exponential(1.0), 0.01, 1.0).p_any(20) == pytest.approx(0.182, abs=5e-4)
+    for n, share in [(20, 0.182), (100, 0.634)]:
+        assert ColdStart(Exponential(1.0), 0.01, 1.0).p_any(n) == pytest.approx(share, abs=5e-4)
     assert law.p_any(3) == 1.0
 
 
@@ -220,31 +222,6 @@ def test_linear_progress_does_the_work_of_anytime_minibatch():
     done = model.work_done_by(times, deadline).sum(axis=1)
     assert deadline == pytest.approx(2.541667, abs=5e-7)
     assert done.mean() == pytest.approx(784.0, abs=3 * done.std() / math.sqrt(20_000) + 0.5)
-
-
-@pytest.mark.parametrize(
-    ("law", "times"),
-    [
-        (Uniform(0.0, 2.0), (0.8889, 0.772, 0.625, 0.5)),
-        (Shifted(Lomax(1.0, 2.2), 1.0), (1.351, 1.351, 1.144, 0.9167)),
-        # the reversal: here giving up late tasks is wise
-        (HyperExponential([0.2, 8.2], [0.9, 0.1]), (0.152, 0.115, 0.713, 0.5)),
-    ],
-    ids=["uniform", "pareto", "hyper-exponential"],
-)
-def test_four_policies_under_other_laws(law, times):
-    # wait for 4 of 8
-    for make, expected in zip((KSync, KBatchSync, KAsync, KBatchAsync), times, strict=True):
-        host = VirtualHost(law, seed=3)
-        *_, last = host.simulate(Engine(make(4), 8, keep_records=False), 3000)
-        assert last.t_close / 3000 == pytest.approx(expected, rel=0.05), make.__name__
-
-
-def test_staleness_under_a_hyper_exponential():
-    host = VirtualHost(HyperExponential([0.2, 8.2], [0.9, 0.1]), seed=3)
-    outcomes = list(host.simulate(Engine(KBatchAsync(4), 8, keep_records=False), 5000))
-    staleness = np.mean([o.version - a.task.version for o in outcomes for a in o.arrivals])
-    assert staleness == pytest.approx(7 / 4, rel=0.01)
 
 
 @pytest.mark.parametrize(

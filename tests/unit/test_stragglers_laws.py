@@ -45,6 +45,15 @@ def test_best_k_of_a_split_job(shift, rate, best):
         assert times[best] == pytest.approx(0.153410, abs=5e-7)
 
 
+def test_best_share_of_a_large_split_job():
+    # 1 + 1 / W(-exp(-2)) of the workers, and -W(-exp(-2)) / n seconds: W is Lambert's, on its lower branch
+    law, n = ShiftedExponential(1.0, 1.0), 20_000
+    times = {k: law.mean_order_stat(k, n) / k for k in range(13_500, 13_800)}
+    best = min(times, key=times.get)
+    assert best / n == pytest.approx(0.682156, abs=1e-4)
+    assert n * times[best] == pytest.approx(3.146193, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("alpha", "n", "k", "mean"), [(2.5, 10, 10, 3.785671), (2.5, 10, 8, 1.817122), (1.5, 20, 15, 2.477703)]
 )

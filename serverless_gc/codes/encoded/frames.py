@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.blocks import promoted
 from serverless_gc.codes.polar.butterfly import encode as butterfly
 from serverless_gc.errors import InputError
@@ -65,13 +66,10 @@ class Frame(ABC):
         columns: Any = None,
         order: Any = None,
     ) -> None:
-        sizes: dict[str, Any] = {"n": n, "n_workers": n_workers}
-        for label, value in sizes.items():
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise InputError(f"{label} must be an integer of at least 1, got {value!r}")
         if not 1 <= beta < math.inf:
             raise InputError(f"beta must be at least 1, got {beta}")
-        self.n, self.n_workers, self.asked, self.seed = int(n), int(n_workers), float(beta), seed
+        self.n, self.n_workers = check_whole("n", n, 1), check_whole("n_workers", n_workers, 1)
+        self.asked, self.seed = float(beta), seed
         self.n_coded, available = self._sizes()
         if self.n_workers > self.n_coded:
             raise InputError(f"n_workers must be at most the number of coded rows {self.n_coded}, got {n_workers}")

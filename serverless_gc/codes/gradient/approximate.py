@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Tracker, Verdict, check_message
 from serverless_gc.codes.gradient.base import EXACT, GradientCode, Weights
 from serverless_gc.codes.gradient.spectral import certified_error, spectral_ratio
@@ -24,7 +25,6 @@ __all__ = [
     "nearest",
     "real_number",
     "same_size",
-    "whole_number",
 ]
 
 
@@ -51,7 +51,7 @@ class ApproximateCode(GradientCode):
 
     def __init__(self, n_workers: int, k: int, *, wait: int | None = None) -> None:
         super().__init__(n_workers, k)
-        self._wait = None if wait is None else whole_number("wait", wait, 1, self.n_workers)
+        self._wait = None if wait is None else check_whole("wait", wait, 1, self.n_workers)
 
     @property
     def awaited(self) -> int | None:
@@ -206,23 +206,6 @@ def missed_by_all(matrix: Array, arrived: int) -> float:
     whole = math.comb(n, arrived)
     holders = np.count_nonzero(matrix, axis=0).tolist()
     return math.fsum(math.comb(n - d, arrived) / whole for d in holders)
-
-
-def whole_number(label: str, value: Any, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int after checking its range, both ends included.
-
-    Raises
-    ------
-    InputError
-        If it is no integer or outside the range.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"{label} must be an integer, got {value!r}")
-    number = int(value)
-    if number < low or (high is not None and number > high):
-        rule = f"at least {low}" if high is None else f"in {low}..{high}"
-        raise InputError(f"{label} must be {rule}, got {number}")
-    return number
 
 
 def real_number(label: str, value: Any, low: float, high: float) -> float:

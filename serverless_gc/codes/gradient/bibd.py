@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Tracker
-from serverless_gc.codes.gradient.approximate import ApproximateCode, CountedErrors, whole_number
+from serverless_gc.codes.gradient.approximate import ApproximateCode, CountedErrors
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.designs import Design, Parameters, check_design, find_design
 from serverless_gc.codes.gradient.drawn import pack_counts, unpack_counts
@@ -74,7 +75,7 @@ class BIBDCode(ApproximateCode):
     ) -> None:
         for label, size in (("n_workers", n_workers), ("k", k)):
             if size is not None:
-                whole_number(label, size, 1)
+                check_whole(label, size, 1)
         self.reverse = bool(reverse)
         if design is None or isinstance(design, str):
             self._design = _look_up(n_workers, k, design, load, reverse=self.reverse)

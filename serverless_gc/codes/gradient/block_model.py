@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from serverless_gc.codes.gradient.approximate import nearest, real_number, same_size, whole_number
+from serverless_gc.checks import check_whole
+from serverless_gc.codes.gradient.approximate import nearest, real_number, same_size
 from serverless_gc.codes.gradient.drawn import DrawnCode
 from serverless_gc.codes.gradient.erasure_head import usual_divisor
 from serverless_gc.errors import InputError
@@ -74,9 +75,9 @@ class StochasticBlockCode(DrawnCode):
             raise InputError("give either load, or block and across together: each choice settles the others")
         within = real_number("within", within, 0, 1)
         if block is None:
-            self.block = usual_divisor("k", self.k) if load is None else whole_number("load", load, 1, self.k)
+            self.block = usual_divisor("k", self.k) if load is None else check_whole("load", load, 1, self.k)
         else:
-            self.block = whole_number("block", block, 1, self.k)
+            self.block = check_whole("block", block, 1, self.k)
         if self.k % self.block:
             divisors = [b for b in range(1, self.k + 1) if self.k % b == 0]
             label = "load" if block is None else "block"

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Tracker, Verdict, check_message, stack_blocks
 from serverless_gc.codes.gradient.base import GradientCode, Weights
 from serverless_gc.codes.gradient.inner import Inner, inner_code, inner_from_manifest
-from serverless_gc.codes.gradient.sizes import a_tenth, check_stragglers, check_whole
+from serverless_gc.codes.gradient.sizes import a_tenth, check_stragglers
 from serverless_gc.codes.received import not_decodable
 from serverless_gc.errors import InputError, NotDecodableError
 from serverless_gc.types import Array, FloatArray

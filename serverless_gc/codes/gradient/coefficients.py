@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.codes.gradient.sizes import check_stragglers, check_whole
+from serverless_gc.codes.gradient.sizes import check_stragglers
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["CoefficientCode", "best_draw"]

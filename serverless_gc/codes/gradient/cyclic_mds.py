@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Tracker, Verdict
 from serverless_gc.codes.gradient.band import BandCode, CountTracker
 from serverless_gc.codes.gradient.base import GradientTracker
-from serverless_gc.codes.gradient.sizes import a_tenth, check_whole
+from serverless_gc.codes.gradient.sizes import a_tenth
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from serverless_gc.codes.gradient.approximate import ApproximateCode, whole_number
+from serverless_gc.checks import check_whole
+from serverless_gc.codes.gradient.approximate import ApproximateCode
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["DrawnCode", "pack_counts", "unpack_counts"]
@@ -31,7 +32,7 @@ class DrawnCode(ApproximateCode):
 
     def __init__(self, n_workers: int, k: int, *, seed: int = 0, wait: int | None = None) -> None:
         super().__init__(n_workers, k, wait=wait)
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = check_whole("seed", seed, 0)
 
     @property
     def uncovered(self) -> tuple[int, ...]:

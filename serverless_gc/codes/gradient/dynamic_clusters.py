@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serverless_gc.codes.gradient.sizes import check_whole
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from serverless_gc.codes.gradient.approximate import ApproximateCode, ErrorTracker, nearest, whole_number
+from serverless_gc.checks import check_whole
+from serverless_gc.codes.gradient.approximate import ApproximateCode, ErrorTracker, nearest
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -85,7 +86,7 @@ class ErasureHeadCode(ApproximateCode):
     ) -> None:
         super().__init__(n_workers, k, wait=wait)
         n = self.n_workers
-        self.load = usual_divisor("n_workers", n) if load is None else whole_number("load", load, 1, n)
+        self.load = usual_divisor("n_workers", n) if load is None else check_whole("load", load, 1, n)
         if n % self.load:
             divisors = [c for c in range(1, n + 1) if n % c == 0]
             raise InputError(

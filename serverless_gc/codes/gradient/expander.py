@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.gradient.approximate import ApproximateCode, same_size, whole_number
+from serverless_gc.checks import check_whole
+from serverless_gc.codes.gradient.approximate import ApproximateCode, same_size
 from serverless_gc.codes.gradient.drawn import pack_counts, unpack_counts
 from serverless_gc.codes.gradient.regular_graphs import adjacency, named_graph, second_eigenvalue, spread_regular
 from serverless_gc.codes.gradient.spectral import certified_error
@@ -73,13 +74,13 @@ class ExpanderCode(ApproximateCode):
     ) -> None:
         super().__init__(n_workers, k, wait=wait)
         same_size(self.name, self.n_workers, self.k)
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = check_whole("seed", seed, 0)
         self._graph = graph if isinstance(graph, str) else np.asarray(graph).tolist()
         n = self.n_workers
         if n < 3:
             raise InputError(f"n_workers must be at least 3 for a connected graph that is not bipartite, got {n}")
         if isinstance(graph, str) and graph == "random":
-            self.load = min(3 + n % 2, n - 1) if load is None else whole_number("load", load, 1, n - 1)
+            self.load = min(3 + n % 2, n - 1) if load is None else check_whole("load", load, 1, n - 1)
             self._adjacency = adjacency(spread_regular(n, self.load, self.seed), n)
         else:
             self._adjacency = named_graph(graph, n)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import check_message
-from serverless_gc.codes.gradient.approximate import ApproximateCode, whole_number
+from serverless_gc.codes.gradient.approximate import ApproximateCode
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.graph_decode import GraphTracker, edge_weights
 from serverless_gc.codes.gradient.graph_sizes import given_edges, graph_sizes, simple_graph
@@ -80,7 +81,7 @@ class GraphCode(ApproximateCode):
         seed: int = 0,
         wait: int | None = None,
     ) -> None:
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = check_whole("seed", seed, 0)
         if isinstance(graph, str):
             n, k, self.load = graph_sizes(n_workers, k, load, graph)
             edges = spread_regular(k, self.load, self.seed) if graph == "random" else edge_list(simple_graph(graph, k))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.gradient.approximate import nearest, whole_number
+from serverless_gc.checks import check_whole
+from serverless_gc.codes.gradient.approximate import nearest
 from serverless_gc.codes.gradient.regular_graphs import edge_list, named_graph
 from serverless_gc.codes.gradient.residues import is_prime
 from serverless_gc.errors import InputError
@@ -43,9 +44,9 @@ def graph_sizes(n: int | None, k: int | None, load: int | None, graph: str) -> t
     >>> graph_sizes(20, None, None, "random"), graph_sizes(None, 6, None, "complete")
     ((20, 10, 4), (15, 6, 5))
     """
-    n = None if n is None else whole_number("n_workers", n, 3)
-    k = None if k is None else whole_number("k", k, 3)
-    load = None if load is None else whole_number("load", load, 2)
+    n = None if n is None else check_whole("n_workers", n, 3)
+    k = None if k is None else check_whole("k", k, 3)
+    load = None if load is None else check_whole("load", load, 2)
     if graph != "random":
         return _named_sizes(n, k, load, graph)
     if k is not None:

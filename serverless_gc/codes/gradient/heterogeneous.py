@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import check_message
-from serverless_gc.codes.gradient.approximate import ApproximateCode, whole_number
+from serverless_gc.codes.gradient.approximate import ApproximateCode
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.drawn import pack_counts, unpack_counts
 from serverless_gc.errors import InputError
@@ -177,11 +178,11 @@ def allocate(
     """
     given = np.asarray(p)
     chances = _probabilities(given, max(given.size, 1))
-    k = whole_number("k", k, 1)
+    k = check_whole("k", k, 1)
     caps = [capacity] * len(chances) if not isinstance(capacity, Sequence) else list(capacity)
     if len(caps) != len(chances):
         raise InputError(f"capacity must be one number or one for each of {len(chances)} workers, got {len(caps)}")
-    caps = [whole_number("capacity", cap, 0, k) for cap in caps]
+    caps = [check_whole("capacity", cap, 0, k) for cap in caps]
     if tolerance is not None and not tolerance > 0:
         raise InputError(f"tolerance must be positive, got {tolerance}")
     odds = np.where(chances > _NEVER, (1 - chances) / np.maximum(chances, _NEVER), np.inf)
@@ -226,7 +227,7 @@ def _holders(placement: Sequence[Sequence[int]], n: int, k: int) -> FloatArray:
         if not len(workers):
             raise InputError(f"placement must name a holder of every partition, partition {j} has none")
         for worker in workers:
-            i = whole_number(f"placement of partition {j}", worker, 0, n - 1)
+            i = check_whole(f"placement of partition {j}", worker, 0, n - 1)
             if matrix[i, j]:
                 raise InputError(f"placement of partition {j} names worker {i} twice")
             matrix[i, j] = 1.0

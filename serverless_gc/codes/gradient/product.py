@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes import registry
 from serverless_gc.codes.base import Tracker
-from serverless_gc.codes.gradient.approximate import ApproximateCode, ErrorTracker, nearest, whole_number
+from serverless_gc.codes.gradient.approximate import ApproximateCode, ErrorTracker, nearest
 from serverless_gc.codes.gradient.base import EXACT, GradientCode, Weights
 from serverless_gc.codes.gradient.bibd import BIBDCode
 from serverless_gc.codes.gradient.designs import known_designs
@@ -228,7 +229,7 @@ def _factor(label: str, factor: Any) -> GradientCode:
 
 def _designs_for(n_workers: int) -> tuple[GradientCode, GradientCode]:
     """Two block designs whose sizes multiply to ``n_workers``, as equal as possible."""
-    n = whole_number("n_workers", n_workers, 1)
+    n = check_whole("n_workers", n_workers, 1)
     sizes = [v for v in range(3, n) if known_designs(v)]
     for v in reversed(sizes):
         if v * v <= n and n % v == 0 and n // v in sizes:

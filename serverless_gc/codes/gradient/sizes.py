@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 
-__all__ = ["a_tenth", "check_stragglers", "check_whole", "require_square"]
+__all__ = ["a_tenth", "check_stragglers", "require_square"]
 
 
 def a_tenth(n_workers: int) -> int:
@@ -20,14 +17,6 @@ def a_tenth(n_workers: int) -> int:
     (10, 2, 1, 0)
     """
     return min(-(-n_workers // 10), n_workers - 1)
-
-
-def check_whole(label: str, value: int, least: int) -> int:
-    """Return ``value`` as int, or raise `InputError` unless it is an integer of at least ``least``."""
-    whole: Any = value
-    if isinstance(whole, bool) or not isinstance(whole, (int, np.integer)) or whole < least:
-        raise InputError(f"{label} must be an integer of at least {least}, got {value!r}")
-    return int(value)
 
 
 def check_stragglers(stragglers: int, n_workers: int, label: str = "n_workers") -> int:

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from serverless_gc.codes.gradient.approximate import ApproximateCode, whole_number
+from serverless_gc.checks import check_whole
+from serverless_gc.codes.gradient.approximate import ApproximateCode
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.drawn import DrawnCode
 from serverless_gc.types import Array, FloatArray
@@ -62,8 +63,8 @@ class SoftBIBDCode(DrawnCode):
         wait: int | None = None,
     ) -> None:
         super().__init__(n_workers, k, seed=seed, wait=wait)
-        self.load = min(3, self.k) if load is None else whole_number("load", load, 1, self.k)
-        self.proposals = whole_number("proposals", proposals, 0)
+        self.load = min(3, self.k) if load is None else check_whole("load", load, 1, self.k)
+        self.proposals = check_whole("proposals", proposals, 0)
 
     # -- how even it is ------------------------------------------------------------------------------
 

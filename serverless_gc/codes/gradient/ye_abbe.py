@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import stack_blocks
 from serverless_gc.codes.gradient.band import BandCode, NullSpace
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.multiples import add_multiples
-from serverless_gc.codes.gradient.sizes import a_tenth, check_stragglers, check_whole
+from serverless_gc.codes.gradient.sizes import a_tenth, check_stragglers
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray

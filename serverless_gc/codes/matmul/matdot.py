@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.lagrange.interpolation import Interpolation
 from serverless_gc.codes.lagrange.points import OVERSAMPLING, chebyshev_points, chebyshev_rows, check_points
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.polynomial import monomial_code
-from serverless_gc.codes.matmul.sizes import DEFAULT_WORKERS, check_count
+from serverless_gc.codes.matmul.sizes import DEFAULT_WORKERS
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
@@ -87,10 +88,10 @@ class MatDotCode(MatmulCode):
     @classmethod
     def _sizes(cls, n_workers: int | None, k: int | None) -> tuple[int, int]:
         if k is not None:
-            k = check_count("k", k)
+            k = check_whole("k", k, 1)
         if n_workers is None:
             n_workers = DEFAULT_WORKERS if k is None else math.ceil(OVERSAMPLING * (2 * k - 1))
-        n = check_count("n_workers", n_workers)
+        n = check_whole("n_workers", n_workers, 1)
         return n, max(1, min(cls.most, int((n / OVERSAMPLING + 1) // 2))) if k is None else k
 
     def _operands(self, split: Split) -> tuple[Operand, Operand, Interpolation]:

@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.lagrange.interpolation import Interpolation
 from serverless_gc.codes.lagrange.points import chebyshev_points, check_points
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
-from serverless_gc.codes.matmul.sizes import check_count, complete_grid
+from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
@@ -228,7 +229,7 @@ def _entangled_sizes(
     n_workers: int | None, k: int | None, p: int | None, q: int | None, inner: int | None
 ) -> tuple[int, int, int, int]:
     """Complete sizes; an inner split that the caller did not ask for is given up where it does not fit."""
-    r = 2 if inner is None else check_count("inner", inner)
+    r = 2 if inner is None else check_whole("inner", inner, 1)
     most = max(1, (MOST_RESULTS + 1 - r) // r)
     n, p, q = complete_grid(n_workers, k, p, q, needed=lambda cells: cells * r + r - 1, most=most)
     if inner is None and p * q * r + r - 1 > min(n, MOST_RESULTS):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from serverless_gc.checks import check_whole
 from serverless_gc.errors import InputError
 
-__all__ = ["DEFAULT_WORKERS", "check_count", "complete_grid", "complete_sides", "cut", "two_factors"]
+__all__ = ["DEFAULT_WORKERS", "complete_grid", "complete_sides", "cut", "two_factors"]
 
 DEFAULT_WORKERS = 16
 
@@ -34,19 +35,6 @@ def cut(most: int) -> tuple[int, int]:
     """
     p = max(1, math.isqrt(max(1, most)))
     return p, max(1, most // p)
-
-
-def check_count(label: str, value: int) -> int:
-    """Return a whole number of at least 1.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise InputError(f"{label} must be an integer of at least 1, got {value!r}")
-    return int(value)
 
 
 def complete_grid(
@@ -79,7 +67,7 @@ def complete_grid(
     """
     for label, value in (("n_workers", n_workers), ("k", k), ("p", p), ("q", q)):
         if value is not None:
-            check_count(label, value)
+            check_whole(label, value, 1)
     if k is None and (p is None or q is None):
         n_workers = DEFAULT_WORKERS if n_workers is None else n_workers
         room = n_workers / spare
@@ -130,7 +118,7 @@ def complete_sides(
     """
     for label, value in given.items():
         if value is not None:
-            check_count(label, value)
+            check_whole(label, value, 1)
     n, k, p, q, left, right = (given[label] for label in ("n_workers", "k", "p", "q", "n_left", "n_right"))
     blocks: list[tuple[int, int]] = []
     if k is not None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Tracker, Verdict, check_message
 from serverless_gc.codes.gradient.base import GradientCode, GradientTracker
-from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load, check_whole
+from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -61,7 +62,7 @@ class ClusteredMultiMessage(ConsecutiveMessages, GradientCode):
     ) -> None:
         super().__init__(n_workers, k)
         self.clusters = (
-            _small_clusters(self.n_workers, self.k) if clusters is None else check_whole("clusters", clusters)
+            _small_clusters(self.n_workers, self.k) if clusters is None else check_whole("clusters", clusters, 1)
         )
         for name, value in (("n_workers", self.n_workers), ("k", self.k)):
             if value % self.clusters:

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Certificate, Tracker, Verdict, check_message
 from serverless_gc.codes.blocks import promoted
 from serverless_gc.codes.lagrange.interpolation import GUARD, shortest_weights
-from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load, check_whole
+from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load
 from serverless_gc.codes.received import accuracy_warning, not_decodable, receive, refuse_inaccurate, unit_roundoff
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
@@ -77,7 +78,7 @@ class LagrangeMultiMessage(ConsecutiveMessages):
         self, n_workers: int, k: int, *, r: int | None = None, degree: int = 2, allow_unstable: bool = False
     ) -> None:
         super().__init__(n_workers, k)
-        self.degree = check_whole("degree", degree)
+        self.degree = check_whole("degree", degree, 1)
         self.threshold = (self.k - 1) * self.degree + 1
         fewest = max(2, math.ceil(1.3 * self.threshold / self.n_workers))
         self.r = min(self.k, fewest) if r is None else check_load(r, self.k)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code, CodeKind
 from serverless_gc.errors import InputError
 
-__all__ = ["ConsecutiveMessages", "check_load", "check_whole"]
+__all__ = ["ConsecutiveMessages", "check_load"]
 
 
 class ConsecutiveMessages(Code):
@@ -28,19 +29,9 @@ class ConsecutiveMessages(Code):
         return tuple(range(worker * self.r, (worker + 1) * self.r))
 
 
-def check_whole(name: str, value: object, least: int = 1) -> int:
-    """Return an integer of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"{name} must be an integer, got {value!r}")
-    number = int(value.__index__())
-    if number < least:
-        raise InputError(f"{name} must be at least {least}, got {number}")
-    return number
-
-
 def check_load(r: object, most: int, what: str = "k", name: str = "r") -> int:
     """Return the number of messages of a worker, in ``1..most``."""
-    number = check_whole(name, r)
+    number = check_whole(name, r, 1)
     if number > most:
         raise InputError(f"{name} must be at most {what}={most}, got {number}: a worker would do the same work twice")
     return number

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import check_message
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load, check_whole
+from serverless_gc.codes.multi.order import ConsecutiveMessages, check_load
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
@@ -61,7 +62,7 @@ class CodedPartialGradients(ConsecutiveMessages, GradientCode):
             raise InputError(f"n_workers must equal k={k} for coded partial gradients, got {n_workers}")
         if sizes is None:
             sizes = (1, 2) if self.k >= 3 else (1,)
-        self.sizes = tuple(check_whole("sizes", size) for size in sizes)
+        self.sizes = tuple(check_whole("sizes", size, 1) for size in sizes)
         if self.sizes[:1] != (1,):
             raise InputError(f"sizes must begin with 1, a plain partition gradient, got {self.sizes}")
         check_load(sum(self.sizes), self.k, name="sum(sizes)")

@@ -16,6 +16,7 @@ from serverless_gc.errors import DecodeError, InputError, NotDecodableError, Wro
 from serverless_gc.types import Array
 
 __all__ = [
+    "TYPICAL",
     "Received",
     "accuracy_warning",
     "default_tolerance",
@@ -30,6 +31,9 @@ __all__ = [
     "unit_roundoff",
     "with_residual",
 ]
+
+TYPICAL = 0.5
+"""Rounding error of one operation, in units of the largest one and as measured."""
 
 
 @dataclass(frozen=True, slots=True)

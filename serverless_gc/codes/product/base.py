@@ -18,6 +18,7 @@ from serverless_gc.codes.product.layout import Layout, Side, line_parity, tiled_
 from serverless_gc.codes.product.peel import PeelTracker, Repair, Repairs, plan_repairs
 from serverless_gc.codes.product.values import Check, Sweep
 from serverless_gc.codes.received import (
+    TYPICAL,
     Received,
     accuracy_warning,
     default_tolerance,
@@ -202,7 +203,7 @@ class GridCode(Code):
             return Certificate("systematic", used=tuple(sorted(used)))
         for step in repairs.steps:
             used |= arrived.intersection(step.sources)
-        predicted = 0.5 * unit_roundoff(dtype) * math.sqrt(math.fsum(repairs.variances) / self.k)
+        predicted = TYPICAL * unit_roundoff(dtype) * math.sqrt(math.fsum(repairs.variances) / self.k)
         return Certificate(
             "peel",
             used=tuple(sorted(used)),

@@ -16,11 +16,13 @@ from serverless_gc.errors import DecodeError, InputError, NotDecodableError, Wro
 from serverless_gc.types import Array
 
 __all__ = [
+    "GUARD",
     "TYPICAL",
     "Received",
     "accuracy_warning",
     "default_tolerance",
     "doubtful_error",
+    "guarded_error",
     "largest_error",
     "not_decodable",
     "receive",
@@ -84,6 +86,26 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
 def default_tolerance(dtype: np.dtype[Any]) -> float:
     """Return the predicted relative error above which an answer carries a warning: 1e-4 single, 1e-8 double."""
     return 1e-4 if np.finfo(dtype).bits <= 32 else 1e-8
+
+
+GUARD = default_tolerance(np.dtype(np.float64))
+"""`Code.guard` of codes that lose a few digits, and more to some sets of results: it waits where answers would warn."""
+
+
+def guarded_error(guard: float | None, dtype: DTypeLike) -> float | None:
+    """Return the predicted relative error above which a round waits for more results, from `Code.guard`.
+
+    What double precision can be asked for is out of reach of single precision.
+
+    Examples
+    --------
+    >>> guarded_error(1e-11, "f8"), guarded_error(1e-11, "f4")
+    (1e-11, 0.0001)
+    """
+    single = np.dtype(np.float32)
+    if guard is None or np.finfo(dtype).bits > np.finfo(single).bits:
+        return guard
+    return max(guard, default_tolerance(single))
 
 
 def doubtful_error(dtype: DTypeLike) -> float:

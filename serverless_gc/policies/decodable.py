@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
-from serverless_gc.codes.received import doubtful_error
+from serverless_gc.codes.received import doubtful_error, guarded_error
 from serverless_gc.errors import InputError
 from serverless_gc.policies.words import check_code, check_count, given_up, numbers
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
@@ -38,8 +38,8 @@ class UntilDecodable:
         result counts as one.
     tolerance
         If the code predicts its accuracy (`Certifies`) and the prediction is above this relative error, wait for
-        further results, but not longer than it took until here; None for the code's own ``guard``, which most codes
-        do not need.
+        further results, but not longer than it took until here; None for the code's own ``guard``, in single
+        precision 1e-4.
     max_extra
         At most so many.
     bound
@@ -82,7 +82,7 @@ class UntilDecodable:
                 raise InputError(f"{name} must be positive, got {limit}")
         self.code = code
         self.margin = margin
-        self.tolerance = code.guard if tolerance is None else tolerance
+        self.tolerance = guarded_error(code.guard, dtype) if tolerance is None else tolerance
         self.max_extra = max_extra
         self.bound = max(doubtful_error(dtype), tolerance or 0.0) if bound is None else bound
         self._coarser = float(np.finfo(dtype).eps / np.finfo(np.float64).eps)

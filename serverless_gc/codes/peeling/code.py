@@ -19,6 +19,7 @@ from serverless_gc.codes.peeling.residual import Residual
 from serverless_gc.codes.peeling.schedule import Order, make_schedule
 from serverless_gc.codes.polar.decode import mismatch, sample_columns
 from serverless_gc.codes.received import (
+    GUARD,
     TYPICAL,
     Received,
     accuracy_warning,
@@ -118,6 +119,8 @@ class PeelingCode(Code):
     order
         In which order to peel, see `make_schedule`.
     """
+
+    guard = GUARD
 
     def __init__(self, n_workers: int, k: int, *, inactivation: int, order: Order) -> None:
         super().__init__(n_workers, k)

@@ -27,7 +27,7 @@ from serverless_gc.codes.polar.layout import Kernel, Layout
 from serverless_gc.codes.polar.rehearsal import Probe, refuse_inaccurate, refuse_mismatch
 from serverless_gc.codes.polar.sets import CUTS, Design, check_design, choose_positions, count_groups
 from serverless_gc.codes.polar.trackers import Mode, make_tracker, missing_blocks
-from serverless_gc.codes.received import with_residual
+from serverless_gc.codes.received import GUARD, with_residual
 from serverless_gc.errors import InputError, NotDecodableError
 from serverless_gc.types import Array, FloatArray
 
@@ -87,6 +87,7 @@ class PolarCode(Code):
     """
 
     name: ClassVar[str] = "polar"
+    guard: ClassVar[float | None] = GUARD
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ import numpy as np
 
 from serverless_gc import observe
 from serverless_gc.codes.accuracy import check_accuracy
-from serverless_gc.codes.base import Certificate, Code
+from serverless_gc.codes.base import Certificate, Certifier, Code
 from serverless_gc.codes.received import default_tolerance
 from serverless_gc.collect import INHERENT, Attempts, Collector
 from serverless_gc.engine import (
@@ -46,7 +46,6 @@ from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.operands import ENVELOPE, publish_operand
 from serverless_gc.partials import PartsWatch
-from serverless_gc.policies import Certifies
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task
@@ -208,12 +207,13 @@ def _decoded(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> t
     if coarser <= 1:
         return collector.decode(consumed, tolerance, scale=job.scale, **job.decoding)
     # Blocks stored in single precision: their rounding, not that of the arithmetic, is what a decode amplifies.
-    slack = SINGLE_SLACK
-    if isinstance(job.code, Certifies):  # surplus results disagree by about that, and none of them is wrong
-        amplified = job.code.certify(consumed).predicted_error * coarser
-        slack = max(slack, 10 * amplified / default_tolerance(collector.dtype))
+    slack, predicted = SINGLE_SLACK, None
+    if isinstance(job.code, Certifier):  # surplus results disagree by about that, and none of them is wrong
+        predicted = job.code.certify(consumed, job.stored).predicted_error
+        slack = max(slack, 10 * predicted / default_tolerance(collector.dtype))
     blocks, certificate = collector.decode(consumed, None, scale=job.scale * slack, **job.decoding)
-    predicted = certificate.predicted_error * coarser
+    if predicted is None:
+        predicted = certificate.predicted_error * coarser
     if tolerance is not None and predicted > tolerance:
         raise DecodeError(
             f"blocks stored in single precision would give a relative error of about {predicted:.1e}, the tolerance is "

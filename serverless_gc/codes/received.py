@@ -17,6 +17,7 @@ from serverless_gc.types import Array
 
 __all__ = [
     "GUARD",
+    "MOST_EXTRA",
     "TYPICAL",
     "Received",
     "accuracy_warning",
@@ -90,6 +91,10 @@ def default_tolerance(dtype: np.dtype[Any]) -> float:
 
 GUARD = default_tolerance(np.dtype(np.float64))
 """`Code.guard` of codes that lose a few digits, and more to some sets of results: it waits where answers would warn."""
+
+
+MOST_EXTRA = 2
+"""Results that a round waits for beyond those that decode, for an answer that is poor but not doubtful."""
 
 
 def guarded_error(guard: float | None, dtype: DTypeLike) -> float | None:

@@ -185,7 +185,18 @@ class _Search:
 
     def _sampled(self, method: Method, delay: Independent, unit: float, look: tuple[int, int]) -> Prediction | None:
         draws, orders = look
-        found = predict(method, self._problem, self._platform, delay, unit, draws=draws, orders=orders, seed=self._seed)
+        closely = look is _CLOSE_LOOK
+        found = predict(
+            method,
+            self._problem,
+            self._platform,
+            delay,
+            unit,
+            draws=draws,
+            orders=orders,
+            seed=self._seed,
+            closely=closely,
+        )
         if found.failed > _RARELY:
             why = f"in {found.failed:.1%} of the rounds not even all results suffice: take fewer blocks"
             self._refuse(method, "decodability", why)

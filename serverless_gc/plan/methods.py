@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.registry import code_class, get
 from serverless_gc.errors import InputError
@@ -45,9 +48,9 @@ class Method:
         """Name and chosen parameters, which tell two of one code and size apart."""
         return labelled(self.name, self.parameters)
 
-    def policy(self) -> WaitPolicy:
-        """Make the policy of a round."""
-        until = natural_policy(self.code)
+    def policy(self, dtype: DTypeLike = np.float64) -> WaitPolicy:
+        """Make the policy of a round whose messages are of this dtype."""
+        until = natural_policy(self.code, dtype=dtype)
         return Speculate(until) if self.speculative else until
 
     def work(self, unit: float) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -22,6 +23,7 @@ __all__ = [
     "first_messages",
     "neighbours_needed",
     "predicted_errors",
+    "results_awaited",
 ]
 
 _LOOKED_AT, _LOOKED_AT_CLOSELY = 20, 100
@@ -85,7 +87,8 @@ def _orders(code: Code, trials: int, seed: int) -> Iterator[list[int]]:
 def count_awaited(code: Code, trials: int = 200, seed: int = 0, dtype: DTypeLike = np.float64) -> Array:
     """Count for random orders of the workers what a round waits for that wants its answer accurate.
 
-    A round that can decode waits for all that can come while the answer would be doubtful, and for at most two results
+    With approximate codes it does not wait until they can decode if they say so, `results_awaited`. A round that can
+    decode waits for all that can come while the answer would be doubtful, and for at most two results
     more while its predicted error is above the code's guard; see `serverless_gc.policies.UntilDecodable`.
 
     Parameters
@@ -100,19 +103,21 @@ def count_awaited(code: Code, trials: int = 200, seed: int = 0, dtype: DTypeLike
     Returns
     -------
     array
-        ``(3, n)``: results until the answer is determined, until it is no longer doubtful, and until it is as accurate
-        as a round waits for; in the first row `count_arrivals`. Where hardly any round waits, ``n`` is ``trials`` and
-        the rows are equal; where some do, a hundred orders are enough.
+        ``(3, n)``: results until the answer is determined (`count_arrivals`), until it is no longer doubtful, and until
+        it is as accurate as a round waits for. Where hardly any round waits, ``n`` is ``trials`` and the rows are
+        equal; where some do, a hundred orders are enough.
 
     Examples
     --------
-    Evaluations of a polynomial at points that happen to lie close together:
+    Some evaluations of a polynomial lie too close together:
 
     >>> from serverless_gc.codes import get
     >>> count_awaited(get("matdot", n_workers=30), trials=4).tolist()
-    [[29, 29, 29, 29], [29, 29, 29, 29], [30, 30, 30, 30]]
+    [[9, 9, 9, 9], [9, 9, 9, 9], [9, 9, 9, 10]]
     """
     needed = count_arrivals(code, trials, seed)
+    if not code.exact:
+        needed = np.minimum(needed, results_awaited(code))
     rows = np.tile(needed, (3, 1))
     guard = guarded_error(code.guard, dtype)
     if guard is None or not isinstance(code, Certifier):
@@ -175,6 +180,9 @@ def arrivals_needed(code: Code, trials: int = 200, seed: int = 0) -> Threshold:
 def predicted_errors(code: Code, trials: int = 20, seed: int = 0, dtype: DTypeLike = np.float64) -> Array | None:
     """Predict the relative error of answers at the first decodable moment, over random orders of the workers.
 
+    That of rounding, and of approximate codes that of the approximation: what the largest error of a sum of partitions
+    relative to it is if their gradients are alike or independent, and that of blocks for a linear function of them.
+
     Returns
     -------
     array or None
@@ -190,13 +198,34 @@ def predicted_errors(code: Code, trials: int = 20, seed: int = 0, dtype: DTypeLi
         return None
     rng = np.random.default_rng(seed)
     orders = [first_messages(code, rng.permutation(code.n_workers).tolist()) for _ in range(trials)]
-    return np.array([code.certify(messages, dtype).predicted_error for messages in orders])
+    certificates = [code.certify(messages, dtype) for messages in orders]
+    errors = np.array([certificate.predicted_error for certificate in certificates])
+    if not code.exact:
+        each = np.array([certificate.error for certificate in certificates])
+        errors += np.sqrt(each / code.k if code.target == "sum" else each)
+    return errors
+
+
+def results_awaited(code: Code) -> int:
+    """Return after how many results a round closes whatever its answer's error: all, of exact codes.
+
+    Examples
+    --------
+    >>> from serverless_gc.codes import get
+    >>> results_awaited(get("mds", n_workers=8)), results_awaited(get("berrut", n_workers=8))
+    (8, 6)
+    """
+    awaited = None if code.exact else getattr(code, "awaited", None)
+    return awaited or code.n_workers
 
 
 def first_messages(code: Code, order: Iterable[int]) -> list[int]:
-    """Return the messages of the workers in this order, up to the first decodable moment."""
+    """Return the messages of the workers in this order, up to the first decodable moment.
+
+    Of approximate codes up to the results that they wait for by default.
+    """
     tracker, messages = code.tracker(), list[int]()
-    for worker in order:
+    for worker in islice(order, results_awaited(code)):
         for message in code.placement(worker):
             messages.append(message)
             tracker.add(message)

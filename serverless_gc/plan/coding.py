@@ -66,8 +66,5 @@ def encode_seconds(problem: Problem, code: Code) -> float:
 
 def predicted_error(problem: Problem, code: Code, *, trials: int = 5) -> float | None:
     """Predict the relative error of an answer, the worst of some random orders; None if the code cannot tell."""
-    errors = predicted_errors(code, trials)
-    if errors is None:
-        return None
-    coarser = float(np.finfo(problem.dtype).eps / np.finfo(np.float64).eps)
-    return float(errors.max()) * coarser
+    errors = predicted_errors(code, trials, dtype=problem.dtype)
+    return None if errors is None else float(errors.max())

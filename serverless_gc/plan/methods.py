@@ -87,8 +87,8 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
     Raises
     ------
     InputError
-        If the name or a parameter is unknown, a code of blocks cannot be made in this size, or the code never gives
-        an exact answer.
+        If the name or a parameter is unknown, a code of blocks cannot be made in this size, or the code multiplies
+        two coded matrices.
 
     Examples
     --------
@@ -107,8 +107,6 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
         if k is None or code_class(name).kind == "data":
             raise
         code = get(name, n_workers=n_workers, **params)  # k follows from the others
-    if not code.exact:
-        raise InputError(f"{name!r} gives approximate answers: serverless-gc compare tells of their errors")
     if code.kind == "matmul":
         raise InputError(f"{name!r} multiplies two coded matrices; a method computes with one")
     return Method(name, code, parameters=params)

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
-from serverless_gc.codes.threshold import count_awaited
+from serverless_gc.codes.threshold import count_awaited, results_awaited
 from serverless_gc.errors import InputError
 from serverless_gc.inject import check_seed
 from serverless_gc.plan.methods import Method
@@ -222,10 +222,12 @@ def _awaited(ends: FloatArray, needed: Array) -> tuple[Array, FloatArray]:
 
 def _by_tracker(code: Code, ends: FloatArray) -> tuple[Array, FloatArray]:
     placed = [code.placement(worker) for worker in range(code.n_workers)]
-    at = np.full(len(ends), code.n_workers + 1)
+    at = np.full(len(ends), code.n_workers + 1 if code.exact else results_awaited(code))
     for row, order in enumerate(np.argsort(ends, axis=1).tolist()):
+        if row == _ORDERS and not code.exact and (at == results_awaited(code)).all():
+            break  # an approximate code whose answers are not exact before it stops
         tracker = code.tracker()
-        for arrived, worker in enumerate(order, 1):
+        for arrived, worker in enumerate(order[: results_awaited(code)], 1):
             for message in placed[worker]:
                 tracker.add(message)
             if tracker.decodable:

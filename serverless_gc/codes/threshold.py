@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -9,7 +10,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import DTypeLike
 
-from serverless_gc.codes.base import Certifier, Code
+from serverless_gc.codes.base import Certificate, Certifier, Code
 from serverless_gc.codes.received import MOST_EXTRA, doubtful_error, guarded_error
 from serverless_gc.errors import InputError
 from serverless_gc.inject import check_seed
@@ -29,6 +30,9 @@ __all__ = [
 _LOOKED_AT, _LOOKED_AT_CLOSELY = 20, 100
 """Orders whose predicted errors say whether rounds wait for accuracy at all, and for how many results if they do."""
 
+_GLANCE = 16
+"""Arrivals between two looks at the clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
@@ -42,6 +46,8 @@ class Threshold:
         Of the mean.
     never
         Share of the trials in which not even all workers sufficed; they are not in the other figures.
+    trials
+        How many there were.
     """
 
     mean: float
@@ -49,15 +55,18 @@ class Threshold:
     worst: int
     standard_error: float
     never: float
+    trials: int
 
 
-def count_arrivals(code: Code, trials: int = 200, seed: int = 0) -> Array:
+def count_arrivals(code: Code, trials: int = 200, seed: int = 0, *, seconds: float = np.inf) -> Array:
     """Draw random orders of the workers, and count for each how many were needed.
+
+    After so many ``seconds`` it stops, even in the middle of one.
 
     Returns
     -------
     array
-        ``(trials,)`` integers; ``n_workers + 1`` where all of them together did not suffice.
+        ``(trials,)`` integers, fewer if time was up; ``n_workers + 1`` where all of them together did not suffice.
 
     Examples
     --------
@@ -67,9 +76,12 @@ def count_arrivals(code: Code, trials: int = 200, seed: int = 0) -> Array:
     """
     placed = [code.placement(worker) for worker in range(code.n_workers)]
     needed = np.full(trials, code.n_workers + 1)
+    end = time.monotonic() + seconds
     for trial, order in enumerate(_orders(code, trials, seed)):
         tracker = code.tracker()
         for arrived, worker in enumerate(order, 1):
+            if arrived % _GLANCE == 1 and time.monotonic() > end:
+                return needed[:trial]
             if any([bool(tracker.add(message)) for message in placed[worker]]):  # noqa: C419 - all are added
                 needed[trial] = arrived
                 break
@@ -145,7 +157,7 @@ def _waiting(code: Certifier, order: Sequence[int], decodes: int, guard: float, 
     return len(order), len(order)
 
 
-def arrivals_needed(code: Code, trials: int = 200, seed: int = 0) -> Threshold:
+def arrivals_needed(code: Code, trials: int = 200, seed: int = 0, *, seconds: float = np.inf) -> Threshold:
     """Estimate the recovery threshold by the tracker, without values.
 
     Parameters
@@ -156,6 +168,8 @@ def arrivals_needed(code: Code, trials: int = 200, seed: int = 0) -> Threshold:
         Random orders drawn.
     seed
         Of the orders.
+    seconds
+        After which to stop; with no trial done, the figures are not numbers.
 
     Examples
     --------
@@ -164,20 +178,23 @@ def arrivals_needed(code: Code, trials: int = 200, seed: int = 0) -> Threshold:
     >>> abs(found.mean - 7 / 3) < 3 * found.standard_error, found.worst
     (True, 3)
     """
-    needed = count_arrivals(code, trials, seed)
+    needed = count_arrivals(code, trials, seed, seconds=seconds)
     reached = needed[needed <= code.n_workers]
     if not len(reached):
-        return Threshold(np.nan, np.nan, code.n_workers + 1, np.nan, 1.0)
+        return Threshold(np.nan, np.nan, code.n_workers + 1, np.nan, 1.0 if len(needed) else np.nan, len(needed))
     return Threshold(
         mean=float(reached.mean()),
         p95=float(np.percentile(reached, 95)),
         worst=int(reached.max()),
         standard_error=float(reached.std(ddof=1) / np.sqrt(len(reached))) if len(reached) > 1 else 0.0,
-        never=1 - len(reached) / trials,
+        never=1 - len(reached) / len(needed),
+        trials=len(needed),
     )
 
 
-def predicted_errors(code: Code, trials: int = 20, seed: int = 0, dtype: DTypeLike = np.float64) -> Array | None:
+def predicted_errors(
+    code: Code, trials: int = 20, seed: int = 0, dtype: DTypeLike = np.float64, *, seconds: float = np.inf
+) -> Array | None:
     """Predict the relative error of answers at the first decodable moment, over random orders of the workers.
 
     That of rounding, and of approximate codes that of the approximation: what the largest error of a sum of partitions
@@ -186,7 +203,7 @@ def predicted_errors(code: Code, trials: int = 20, seed: int = 0, dtype: DTypeLi
     Returns
     -------
     array or None
-        ``(trials,)``, for messages of this dtype; None if the code does not predict it.
+        ``(trials,)``, fewer if ``seconds`` were up, for messages of this dtype; None if the code does not predict it.
 
     Examples
     --------
@@ -196,9 +213,12 @@ def predicted_errors(code: Code, trials: int = 20, seed: int = 0, dtype: DTypeLi
     """
     if not isinstance(code, Certifier):
         return None
-    rng = np.random.default_rng(seed)
-    orders = [first_messages(code, rng.permutation(code.n_workers).tolist()) for _ in range(trials)]
-    certificates = [code.certify(messages, dtype) for messages in orders]
+    begun = time.monotonic()
+    certificates: list[Certificate] = []
+    for order in _orders(code, trials, seed):
+        if certificates and time.monotonic() - begun > seconds:
+            break
+        certificates.append(code.certify(first_messages(code, order), dtype))
     errors = np.array([certificate.predicted_error for certificate in certificates])
     if not code.exact:
         each = np.array([certificate.error for certificate in certificates])

@@ -14,7 +14,7 @@ from serverless_gc.cli.costs import measure_costs
 from serverless_gc.cli.words import make_console
 from serverless_gc.codes import Code, available, get
 from serverless_gc.codes.received import doubtful_error
-from serverless_gc.codes.registry import code_class
+from serverless_gc.codes.registry import code_class, completed
 from serverless_gc.codes.threshold import arrivals_needed, neighbours_needed, predicted_errors
 from serverless_gc.errors import InputError
 
@@ -40,6 +40,8 @@ def codes(
             raise InputError("--workers and --k go with a code's name: serverless-gc codes polar --workers 64")
         console.print(_listed())
         return
+    if max(completed(name, workers, k) or (0, 0)) > _MOST:
+        raise InputError(f"{name} would have more than {_MOST:,} workers or blocks: give --workers and --k, smaller")
     code = get(name, n_workers=workers, k=k)
     info = next(info for info in available() if info.name == name)
     rounding = _rounding(code)
@@ -81,15 +83,16 @@ def _rounding(code: Code, trials: int = 20) -> list[str]:
     """Say how accurate answers are, of codes that lose digits to some sets of results."""
     if code.guard is None or (errors := predicted_errors(code, trials, seconds=_PATIENCE)) is None:
         return []
-    neighbours = neighbours_needed(code)
+    neighbours = neighbours_needed(code, seconds=_PATIENCE)
     assert neighbours is not None  # noqa: S101 - it predicts
     predicted, arrivals = neighbours
     limit = doubtful_error(np.float64)
     if max(predicted, errors.max()) <= limit:
         return []
+    awaited = "more" if arrivals is None else f"{arrivals}"
     return [
         f"rounding: relative error up to {errors.max():.0e} from the first results that decode ({len(errors)} orders)",
-        f"    {predicted:.0e} if workers answer in their order: {arrivals} results are then awaited, for {limit:.0e}",
+        f"    {predicted:.0e} if workers answer in their order: {awaited} results are then awaited, for {limit:.0e}",
     ]
 
 

@@ -36,6 +36,9 @@ from serverless_gc.types import Array, FloatArray
 
 __all__ = ["Line", "ProjectiveCode", "ProjectiveTracker"]
 
+_MOST_LINES = 4_000_000
+"""Lines among which to choose: each choice looks at all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -373,6 +376,10 @@ def _check_lines(lines: Sequence[Sequence[int]], n: int, k: int) -> tuple[Line, 
 
 def _choose_lines(n: int, k: int, *, systematic: bool) -> tuple[Line, ...]:
     """Choose lines greedily: farthest from those chosen, then balanced use of the blocks, then in order."""
+    if k * (k - 1) > _MOST_LINES:
+        raise InputError(
+            f"k must be at most {math.isqrt(_MOST_LINES):,} for lines to be chosen, got {k:,}: give lines="
+        )
     chosen = [Line(a) for a in range(k)] if systematic else []
     pairs = [Line(a, b, sign) for a, b in combinations(range(k), 2) for sign in (1, -1)]
     if len(chosen) == n:

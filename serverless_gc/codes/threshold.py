@@ -254,14 +254,14 @@ def first_messages(code: Code, order: Iterable[int]) -> list[int]:
     return messages
 
 
-def neighbours_needed(code: Code) -> tuple[float, int] | None:
+def neighbours_needed(code: Code, *, seconds: float = np.inf) -> tuple[float, int | None] | None:
     """Let the workers answer in the order of their numbers, as on a machine where none is late.
 
     Returns
     -------
     predicted, arrivals
         The predicted relative error at the first decodable moment, and the results a round waits for: until it is no
-        longer doubtful. None if the code does not predict it.
+        longer doubtful; None if that was not found in so many seconds. None if the code does not predict it.
 
     Examples
     --------
@@ -277,7 +277,10 @@ def neighbours_needed(code: Code) -> tuple[float, int] | None:
     messages = first_messages(code, range(code.n_workers))
     predicted = found = code.certify(messages).predicted_error
     arrivals = 1 + next(worker for worker in range(code.n_workers) if messages[-1] in code.placement(worker))
+    end = time.monotonic() + seconds
     while not found <= doubtful_error(np.float64) and arrivals < code.n_workers:
+        if time.monotonic() > end:
+            return predicted, None
         messages += code.placement(arrivals)
         arrivals += 1
         found = code.certify(messages).predicted_error

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from serverless_gc.codes.base import check_message
+from serverless_gc.codes.base import check_dense, check_message
 from serverless_gc.codes.gradient.approximate import ApproximateCode, whole_number
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.drawn import pack_counts, unpack_counts
@@ -175,6 +175,7 @@ def allocate(
     given = np.asarray(p)
     chances = _probabilities(given, max(given.size, 1))
     k = whole_number("k", k, 1)
+    check_dense(len(chances), k)
     caps = [capacity] * len(chances) if not isinstance(capacity, Sequence) else list(capacity)
     if len(caps) != len(chances):
         raise InputError(f"capacity must be one number or one for each of {len(chances)} workers, got {len(caps)}")

@@ -89,7 +89,7 @@ class Operand:
         """
         first: dict[bytes, int] = {}
         of = tuple(first.setdefault(row.tobytes(), len(first)) for row in np.ascontiguousarray(rows))
-        keep = [of.index(c) for c in range(len(first))]
+        _, keep = np.unique(of, return_index=True)
         return cls(rows[keep], of)
 
     @property

@@ -15,7 +15,7 @@ from serverless_gc.cli.words import make_console
 from serverless_gc.codes import Code, available, get
 from serverless_gc.codes.received import doubtful_error
 from serverless_gc.codes.registry import code_class, completed
-from serverless_gc.codes.threshold import arrivals_needed, neighbours_needed, predicted_errors
+from serverless_gc.codes.threshold import Threshold, arrivals_needed, neighbours_needed, predicted_errors
 from serverless_gc.errors import InputError
 
 __all__ = ["codes"]
@@ -44,11 +44,12 @@ def codes(
         raise InputError(f"{name} would have more than {_MOST:,} workers or blocks: give --workers and --k, smaller")
     code = get(name, n_workers=workers, k=k)
     info = next(info for info in available() if info.name == name)
+    found = _tried(code, trials)  # or refused, before anything else takes long
     rounding = _rounding(code)
     exact = f"exact{', but for rounding' if rounding else ''}" if info.exact else "approximate"
     console.print(f"[bold]{name}[/bold] ({info.kind}, {exact})\n{info.summary}\n")
     console.print(_parameters(code))
-    for line in (*_facts(code, trials, "always enough but for rounding" if rounding else "always enough"), *rounding):
+    for line in (*_facts(code, found, "always enough but for rounding" if rounding else "always enough"), *rounding):
         console.print(line)
 
 
@@ -96,15 +97,19 @@ def _rounding(code: Code, trials: int = 20) -> list[str]:
     ]
 
 
-def _facts(code: Code, trials: int, enough: str) -> list[str]:
-    lines = []
+def _tried(code: Code, trials: int) -> Threshold:
     found = arrivals_needed(code, trials, seconds=_PATIENCE)
-    n = code.n_workers
     if not found.trials:
         raise InputError(
-            f"one order of arrival of {n:,} results of {code.k:,} blocks takes more than {_PATIENCE:g} s to try: give "
-            "fewer --workers, or a smaller --k"
+            f"one order of arrival of {code.n_workers:,} results of {code.k:,} blocks takes more than {_PATIENCE:g} s to "
+            "try: give fewer --workers, or a smaller --k"
         )
+    return found
+
+
+def _facts(code: Code, found: Threshold, enough: str) -> list[str]:
+    lines = []
+    n = code.n_workers
     if found.never < 1:
         lines.append(
             f"results awaited of {n}: mean {found.mean:.1f}, 95 % of rounds {found.p95:.0f}, "

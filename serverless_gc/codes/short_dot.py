@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from serverless_gc.codes.base import Certificate, Code, check_message
+from serverless_gc.codes.base import Certificate, Code, check_dense, check_message
 from serverless_gc.codes.blocks import Output, check_blocks, promoted
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.nonsystematic import AllOrNothingTracker, require
@@ -135,6 +135,7 @@ class ShortDotCode(Code):
         self._all = _Threshold(b)
 
     def _draw(self, seed: int) -> FloatArray:
+        check_dense(self.n_workers, self._threshold)
         rng = np.random.default_rng(seed)
         for _ in range(_DRAWS):
             b = rng.normal(size=(self.n_workers, self._threshold))

@@ -84,9 +84,7 @@ def _rounding(code: Code, trials: int = 20) -> list[str]:
     """Say how accurate answers are, of codes that lose digits to some sets of results."""
     if code.guard is None or (errors := predicted_errors(code, trials, seconds=_PATIENCE)) is None:
         return []
-    neighbours = neighbours_needed(code, seconds=_PATIENCE)
-    assert neighbours is not None  # noqa: S101 - it predicts
-    predicted, arrivals = neighbours
+    predicted, arrivals = neighbours_needed(code, seconds=_PATIENCE) or (0.0, None)
     limit = doubtful_error(np.float64)
     if max(predicted, errors.max()) <= limit:
         return []
@@ -101,8 +99,8 @@ def _tried(code: Code, trials: int) -> Threshold:
     found = arrivals_needed(code, trials, seconds=_PATIENCE)
     if not found.trials:
         raise InputError(
-            f"one order of arrival of {code.n_workers:,} results of {code.k:,} blocks takes more than {_PATIENCE:g} s to "
-            "try: give fewer --workers, or a smaller --k"
+            f"one order of arrival of {code.n_workers:,} results of {code.k:,} blocks takes more than {_PATIENCE:g} s: "
+            "give fewer --workers, or a smaller --k"
         )
     return found
 

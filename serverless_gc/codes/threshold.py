@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -261,7 +261,8 @@ def neighbours_needed(code: Code, *, seconds: float = np.inf) -> tuple[float, in
     -------
     predicted, arrivals
         The predicted relative error at the first decodable moment, and the results a round waits for: until it is no
-        longer doubtful; None if that was not found in so many seconds. None if the code does not predict it.
+        longer doubtful; None if that was not found in so many seconds. None if the code does not predict it, or nothing
+        was found in that time.
 
     Examples
     --------
@@ -274,10 +275,12 @@ def neighbours_needed(code: Code, *, seconds: float = np.inf) -> tuple[float, in
     """
     if not isinstance(code, Certifier):
         return None
-    messages = first_messages(code, range(code.n_workers))
+    end = time.monotonic() + seconds
+    messages = first_messages(code, takewhile(lambda _: time.monotonic() < end, range(code.n_workers)))
+    if time.monotonic() >= end:
+        return None
     predicted = found = code.certify(messages).predicted_error
     arrivals = 1 + next(worker for worker in range(code.n_workers) if messages[-1] in code.placement(worker))
-    end = time.monotonic() + seconds
     while not found <= doubtful_error(np.float64) and arrivals < code.n_workers:
         if time.monotonic() > end:
             return predicted, None

@@ -22,7 +22,7 @@ import numpy as np
 
 from serverless_gc import observe
 from serverless_gc.codes.accuracy import check_accuracy
-from serverless_gc.codes.base import Certificate, Code
+from serverless_gc.codes.base import Certificate, Certifier, Code
 from serverless_gc.codes.received import default_tolerance
 from serverless_gc.collect import INHERENT, Attempts, Collector
 from serverless_gc.engine import (
@@ -46,7 +46,6 @@ from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.operands import ENVELOPE, publish_operand
 from serverless_gc.partials import Collected, PartsWatch
-from serverless_gc.policies import Certifies
 from serverless_gc.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task
@@ -212,10 +211,10 @@ def _decoded(rnd: _Round, consumed: Sequence[int], tolerance: float | None) -> t
     try:
         blocks, certificate = collector.decode(consumed, None, scale=job.scale * SINGLE_SLACK, **job.decoding)
     except WrongResult:
-        if not isinstance(job.code, Certifies):
+        if not isinstance(job.code, Certifier):
             raise
         # Surplus results disagree by about what is amplified, and none of them need be wrong.
-        slack = 10 * job.code.certify(consumed).predicted_error * coarser / default_tolerance(collector.dtype)
+        slack = 10 * job.code.certify(consumed, job.stored).predicted_error / default_tolerance(collector.dtype)
         if slack <= SINGLE_SLACK:
             raise
         blocks, certificate = collector.decode(consumed, None, scale=job.scale * slack, **job.decoding)

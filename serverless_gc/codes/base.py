@@ -169,7 +169,8 @@ class Code(ABC):
     exact: ClassVar[bool] = True
     guard: ClassVar[float | None] = None
     """Predicted error above which a round by default waits for a few more results, and for all that can come while the
-    answer would be doubtful; None for codes that are well conditioned, of which no round asks a prediction."""
+    answer would be doubtful: in double precision; in single precision it is at least 1e-4 (`guarded_error`). None for
+    codes whose answers are as accurate as the messages, of which no round asks a prediction."""
     publish: ClassVar[int] = 0
     needs_whole_rows: ClassVar[bool] = False
     """Whether messages depend on where in a row an entry is: `encode` then takes matrices with all their columns, and

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_message
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted
 from serverless_gc.codes.received import (
+    GUARD,
     accuracy_warning,
     default_tolerance,
     not_decodable,
@@ -139,6 +140,7 @@ class LinearCode(Code):
     """
 
     name = "linear"
+    guard = GUARD
 
     def __init__(
         self,

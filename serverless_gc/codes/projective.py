@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker, Verdict, check_message
-from serverless_gc.codes.blocks import Output, as_row, combine, put
+from serverless_gc.codes.blocks import Output, as_row, combine, promoted, put
 from serverless_gc.codes.received import (
+    TYPICAL,
     Received,
     accuracy_warning,
     default_tolerance,
@@ -33,6 +35,9 @@ from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["Line", "ProjectiveCode", "ProjectiveTracker"]
+
+_MOST_LINES = 4_000_000
+"""Lines among which to choose: each choice looks at all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +199,9 @@ class ProjectiveCode(Code):
     ) -> tuple[Array, Certificate]:
         """Walk from the known blocks along the arrived lines; see `Code.decode`."""
         got = receive(values, self.n_workers)
-        walk = _Walk(self.lines, self.k, got.ids)
-        if walk.missing:
-            raise not_decodable(self.name, len(got.ids), walk.missing, "wait for more results")
-        predicted = 0.5 * unit_roundoff(got.dtype) * math.sqrt(max(walk.variance))
-        refuse_inaccurate(self.name, predicted, tolerance, got.ids)
+        walk = self._walk(got.ids)
+        certificate = self._certificate(walk, got.dtype)
+        refuse_inaccurate(self.name, certificate.predicted_error, tolerance, got.ids)
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)
         walk.run(got, output.array)
         surplus = [i for i in got.ids if i not in walk.used]
@@ -206,14 +209,33 @@ class ProjectiveCode(Code):
         refuse_non_finite(got, [output.array], residual)
         limit = max(tolerance or 0.0, default_tolerance(got.dtype))
         refuse_mismatch(self.name, residual, limit, len(surplus))
-        certificate = Certificate(
+        return output.finish(), with_residual(certificate, residual, len(surplus))
+
+    def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:
+        """Say how far an answer from these messages could be trusted, without their values.
+
+        Raises
+        ------
+        NotDecodableError
+            If the messages do not determine every source block.
+        """
+        return self._certificate(self._walk(tuple(sorted(set(messages)))), promoted(np.dtype(dtype)))
+
+    def _walk(self, ids: tuple[int, ...]) -> _Walk:
+        walk = _Walk(self.lines, self.k, ids)
+        if walk.missing:
+            raise not_decodable(self.name, len(ids), walk.missing, "wait for more results")
+        return walk
+
+    def _certificate(self, walk: _Walk, dtype: np.dtype[Any]) -> Certificate:
+        predicted = TYPICAL * unit_roundoff(dtype) * math.sqrt(max(walk.variance))
+        return Certificate(
             "peel",
             used=tuple(sorted(walk.used)),
             amplification=math.sqrt(max(walk.variance)),
             predicted_error=predicted,
-            warning=accuracy_warning(predicted, got.dtype),
+            warning=accuracy_warning(predicted, dtype),
         )
-        return output.finish(), with_residual(certificate, residual, len(surplus))
 
     def _residual(self, got: Received, output: Output, surplus: list[int], scale: float) -> float:
         """Return the worst relative mismatch of a surplus message with the blocks decoded without it."""
@@ -354,6 +376,10 @@ def _check_lines(lines: Sequence[Sequence[int]], n: int, k: int) -> tuple[Line, 
 
 def _choose_lines(n: int, k: int, *, systematic: bool) -> tuple[Line, ...]:
     """Choose lines greedily: farthest from those chosen, then balanced use of the blocks, then in order."""
+    if k * (k - 1) > _MOST_LINES:
+        raise InputError(
+            f"k must be at most {math.isqrt(_MOST_LINES):,} for lines to be chosen, got {k:,}: give lines="
+        )
     chosen = [Line(a) for a in range(k)] if systematic else []
     pairs = [Line(a, b, sign) for a, b in combinations(range(k), 2) for sign in (1, -1)]
     if len(chosen) == n:

@@ -16,10 +16,14 @@ from serverless_gc.errors import DecodeError, InputError, NotDecodableError, Wro
 from serverless_gc.types import Array
 
 __all__ = [
+    "GUARD",
+    "MOST_EXTRA",
+    "TYPICAL",
     "Received",
     "accuracy_warning",
     "default_tolerance",
     "doubtful_error",
+    "guarded_error",
     "largest_error",
     "not_decodable",
     "receive",
@@ -30,6 +34,9 @@ __all__ = [
     "unit_roundoff",
     "with_residual",
 ]
+
+TYPICAL = 0.5
+"""Rounding error of one operation, in units of the largest one and as measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,30 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
 def default_tolerance(dtype: np.dtype[Any]) -> float:
     """Return the predicted relative error above which an answer carries a warning: 1e-4 single, 1e-8 double."""
     return 1e-4 if np.finfo(dtype).bits <= 32 else 1e-8
+
+
+GUARD = default_tolerance(np.dtype(np.float64))
+"""`Code.guard` of codes that lose a few digits, and more to some sets of results: it waits where answers would warn."""
+
+
+MOST_EXTRA = 2
+"""Results that a round waits for beyond those that decode, for an answer that is poor but not doubtful."""
+
+
+def guarded_error(guard: float | None, dtype: DTypeLike) -> float | None:
+    """Return the predicted relative error above which a round waits for more results, from `Code.guard`.
+
+    What double precision can be asked for is out of reach of single precision.
+
+    Examples
+    --------
+    >>> guarded_error(1e-11, "f8"), guarded_error(1e-11, "f4")
+    (1e-11, 0.0001)
+    """
+    single = np.dtype(np.float32)
+    if guard is None or np.finfo(dtype).bits > np.finfo(single).bits:
+        return guard
+    return max(guard, default_tolerance(single))
 
 
 def doubtful_error(dtype: DTypeLike) -> float:

@@ -17,6 +17,7 @@ __all__ = [
     "CodeInfo",
     "available",
     "code_class",
+    "completed",
     "from_manifest",
     "get",
     "parameters",
@@ -193,7 +194,6 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
     >>> get("replication", k=3)
     ReplicationCode(n_workers=6, k=3)
     """
-    sizes = _entry(name).sizes
     cls = code_class(name)
     known = parameters(name)
     for key in params:
@@ -202,6 +202,7 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise InputError(f"code {name!r} has no parameter {key!r}; {near or takes}")
     make: Callable[..., Code] = cls
+    sizes = completed(name, n_workers, k)
     if sizes is None:
         given = {} if n_workers is None else {"n_workers": n_workers}
         if k is not None and "k" in inspect.signature(cls).parameters:
@@ -210,8 +211,24 @@ def get(name: str, *, n_workers: int | None = None, k: int | None = None, **para
         if k is not None and k != code.k:
             raise InputError(f"k follows from the parameters of {name!r}: it is {code.k}, got {k}")
         return code
-    n, blocks = sizes(_whole("n_workers", n_workers), _whole("k", k))
-    return _call(name, make, {"n_workers": n, "k": blocks, **params})
+    return _call(name, make, {"n_workers": sizes[0], "k": sizes[1], **params})
+
+
+def completed(name: str, n_workers: int | None, k: int | None) -> tuple[int, int] | None:
+    """Return ``(n_workers, k)`` of the code that `get` would make, without making it; None if its class derives them.
+
+    Raises
+    ------
+    InputError
+        If there is no such code, or a number is not positive.
+
+    Examples
+    --------
+    >>> completed("lt", 100, None)
+    (100, 800)
+    """
+    sizes = _entry(name).sizes
+    return None if sizes is None else sizes(_whole("n_workers", n_workers), _whole("k", k))
 
 
 def parameters(name: str) -> list[str]:

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from serverless_gc.codes.base import Certificate, Code, check_message
+from serverless_gc.codes.base import Certificate, Code, check_dense, check_message
 from serverless_gc.codes.blocks import Output, check_blocks, promoted
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.nonsystematic import AllOrNothingTracker, require
-from serverless_gc.codes.received import accuracy_warning, receive, refuse_inaccurate
+from serverless_gc.codes.received import GUARD, accuracy_warning, receive, refuse_inaccurate
 from serverless_gc.codes.support import Support
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
@@ -98,6 +98,7 @@ class ShortDotCode(Code):
     """
 
     name: ClassVar[str] = "short-dot"
+    guard = GUARD
     needs_whole_rows: ClassVar[bool] = True
 
     def __init__(
@@ -134,6 +135,7 @@ class ShortDotCode(Code):
         self._all = _Threshold(b)
 
     def _draw(self, seed: int) -> FloatArray:
+        check_dense(self.n_workers, self._threshold)
         rng = np.random.default_rng(seed)
         for _ in range(_DRAWS):
             b = rng.normal(size=(self.n_workers, self._threshold))

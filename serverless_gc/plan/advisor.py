@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from serverless_gc.codes.base import Code
 from serverless_gc.errors import InputError, LimitError
 from serverless_gc.plan.candidates import DEFAULT_CODES, candidates
 from serverless_gc.plan.choice import GOALS, Choice, Goal, Refusal
@@ -71,7 +72,8 @@ def recommend(
     goal
         ``"mean time"``, ``"p99"`` or ``"cost"``.
     tolerance
-        Largest acceptable predicted relative error.
+        Largest acceptable predicted relative error, of rounding or of an approximation; a code of which it is not known
+        is left out, too.
     task
         ``"gradient"`` of a generalized linear loss, or ``"matvec"``.
     columns
@@ -185,7 +187,18 @@ class _Search:
 
     def _sampled(self, method: Method, delay: Independent, unit: float, look: tuple[int, int]) -> Prediction | None:
         draws, orders = look
-        found = predict(method, self._problem, self._platform, delay, unit, draws=draws, orders=orders, seed=self._seed)
+        closely = look is _CLOSE_LOOK
+        found = predict(
+            method,
+            self._problem,
+            self._platform,
+            delay,
+            unit,
+            draws=draws,
+            orders=orders,
+            seed=self._seed,
+            closely=closely,
+        )
         if found.failed > _RARELY:
             why = f"in {found.failed:.1%} of the rounds not even all results suffice: take fewer blocks"
             self._refuse(method, "decodability", why)
@@ -245,8 +258,8 @@ class _Search:
 
     def _closely(self, method: Method, delay: Independent, unit: float, tolerance: float | None) -> Choice | None:
         error = predicted_error(self._problem, method.code)
-        if tolerance is not None and error is not None and error > tolerance:
-            self._refuse(method, "tolerance", f"answers have a relative error of up to {error:.1e}: take float64")
+        if tolerance is not None and (error is None or error > tolerance):
+            self._refuse(method, "tolerance", self._inaccurate(method.code, error))
             return None
         found = self._sampled(method, delay, unit, _CLOSE_LOOK)
         if found is None:
@@ -255,6 +268,14 @@ class _Search:
         decode = decode_seconds(self._problem, method.code)
         choice = self._choice(method, found, encode=encode, decode=decode, error=error)
         return choice if self._affordable(method, choice) else None
+
+    def _inaccurate(self, code: Code, error: float | None) -> str:
+        if error is None:
+            return "how accurate its answers are is not known"
+        remedy = "it is a code for approximate answers" if not code.exact else "take fewer workers or another code"
+        if code.exact and self._problem.itemsize < np.dtype(np.float64).itemsize:
+            remedy = "take float64"
+        return f"answers have a relative error of up to {error:.1e}: {remedy}"
 
     def _affordable(self, method: Method, choice: Choice) -> bool:
         total = choice.cost.total

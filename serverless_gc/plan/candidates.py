@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from serverless_gc.codes.registry import available
+from serverless_gc.codes.registry import available, parameters
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import SPECULATIVE, Method, method
 
@@ -24,12 +24,11 @@ def candidates(names: Iterable[str], n_workers: int, task: str) -> Iterator[Meth
     Raises
     ------
     InputError
-        If a name is unknown, or of a code for products of two matrices or one that gives approximate answers.
+        If a name is unknown, or of a code for products of two matrices.
     """
     kinds = {info.name: info.kind for info in available()} | {SPECULATIVE: "data"}
-    approximate = {info.name for info in available() if not info.exact}
     for name in names:
-        if name not in kinds or kinds[name] == "matmul" or name in approximate:
+        if name not in kinds or kinds[name] == "matmul":
             method(name, n_workers)  # says which names there are, or why a planner has no use for this one
         if kinds[name] == "gradient" and task != "gradient":
             continue
@@ -47,9 +46,11 @@ def _sizes(name: str, kind: str, n: int) -> Iterator[tuple[int | None, dict[str,
         for copies in _COPIES:
             if n % copies == 0:
                 yield n // copies, {}
-    elif kind == "gradient":
+    elif kind == "gradient" and "stragglers" in parameters(name):
         for stragglers in _STRAGGLERS:
             yield None, {"stragglers": stragglers}
+    elif kind == "gradient":
+        yield None, {}
     elif name == "lt":
         for blocks in (2, 4, 8):
             yield blocks * n, {}

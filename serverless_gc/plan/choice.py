@@ -41,7 +41,8 @@ class Choice:
     encode, decode
         Seconds that the driver spends on coding: once, and in each computation. Measured on this machine.
     error
-        Predicted relative error of the answer, the worst of some random orders; None if the code cannot tell.
+        Predicted relative error of the answer, the worst of some random orders: of rounding, or of an approximation,
+        see `serverless_gc.codes.threshold.predicted_errors`. None if the code cannot tell.
     """
 
     name: str

@@ -13,7 +13,7 @@ from serverless_gc.codes.threshold import first_messages, predicted_errors
 from serverless_gc.plan.memory import Problem, passes
 from serverless_gc.types import Array
 
-__all__ = ["decode_seconds", "encode_seconds", "predicted_error"]
+__all__ = ["decode_seconds", "encode_seconds", "predicted_error", "processor_seconds"]
 
 _MOST_ENTRIES = 2_000_000
 """Entries of all messages of a timed decode together; longer ones are extrapolated."""
@@ -30,7 +30,7 @@ def decode_seconds(problem: Problem, code: Code, *, repeats: int = 3) -> float:
         length = max(1, step.message // 8)
         timed = max(1, min(length, _MOST_ENTRIES // max(1, len(messages))))
         values: dict[int, Array] = _values(code, messages, timed, rng)
-        total += _fastest(_decoding(code, values), repeats) * length / timed
+        total += processor_seconds(_decoding(code, values), repeats) * length / timed
     return total
 
 
@@ -38,14 +38,20 @@ def _decoding(code: Code, values: dict[int, Array]) -> Callable[[], object]:
     return lambda: code.decode(values, tolerance=np.inf)
 
 
-def _fastest(run: Callable[[], object], repeats: int) -> float:
-    """Return the least processor seconds of some runs on one thread: what else this machine does is not counted."""
-    best = np.inf
+def processor_seconds(run: Callable[[], object], repeats: int, *, enough: float = np.inf) -> float:
+    """Return the least processor seconds of some runs on one thread: what else this machine does is not counted.
+
+    After ``enough`` seconds of them there are no more runs.
+    """
+    best, total = np.inf, 0.0
     with single_blas_thread():
         for _ in range(repeats):
             start = time.process_time()
             run()
-            best = min(best, time.process_time() - start)
+            took = time.process_time() - start
+            best, total = min(best, took), total + took
+            if total > enough:
+                break
     return float(best)
 
 
@@ -60,14 +66,11 @@ def encode_seconds(problem: Problem, code: Code) -> float:
     if code.kind == "gradient" or code.name in {"uncoded", "replication"}:
         return 0.0
     strip = np.random.default_rng(0).standard_normal((code.k, 1, _STRIP)).astype(problem.dtype)
-    best = _fastest(lambda: code.encode(strip), 2)
+    best = processor_seconds(lambda: code.encode(strip), 2)
     return best * problem.nbytes / strip.nbytes * len(passes(problem, code))
 
 
 def predicted_error(problem: Problem, code: Code, *, trials: int = 5) -> float | None:
     """Predict the relative error of an answer, the worst of some random orders; None if the code cannot tell."""
-    errors = predicted_errors(code, trials)
-    if errors is None:
-        return None
-    coarser = float(np.finfo(problem.dtype).eps / np.finfo(np.float64).eps)
-    return float(errors.max()) * coarser
+    errors = predicted_errors(code, trials, dtype=problem.dtype)
+    return None if errors is None else float(errors.max())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certifier, Code
 from serverless_gc.codes.gradient.base import GradientCode
@@ -38,8 +39,8 @@ class Comparison:
     error_bound
         Closed-form bound of it over all sets of stragglers that the waiting rule leaves out; None if none is known.
     rounding
-        Largest predicted relative error of an answer by rounding, in double precision; None for codes that are well
-        conditioned (`Code.guard`).
+        Largest predicted relative error of an answer by rounding; None for codes whose answers are as accurate as the
+        messages (`Code.guard`).
     arrivals_mean, arrivals_p95
         Results that went into the answer, in a tree those of all levels.
     seconds_mean, seconds_p99
@@ -76,6 +77,7 @@ def compare(
     rounds: int = 200,
     seed: int = 0,
     unit: float | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> tuple[Comparison, ...]:
     """Run every code through the same simulated rounds.
 
@@ -99,6 +101,8 @@ def compare(
     unit
         Share of the data that is one unit of work; if None what a worker holds uncoded, with as many workers as the
         first code.
+    dtype
+        Of the messages: in single precision rounds wait for accuracy more often.
 
     Returns
     -------
@@ -123,11 +127,18 @@ def compare(
     listed = list(codes)
     if unit is None and listed:
         unit = 1 / listed[0].n_workers
-    options: Any = {"delay": delay, "stragglers": stragglers, "slowdown": slowdown, "seed": seed, "unit": unit}
-    return tuple(_summed_up(code, simulated_rounds(code, rounds, **options)) for code in listed)
+    options: Any = {
+        "delay": delay,
+        "stragglers": stragglers,
+        "slowdown": slowdown,
+        "seed": seed,
+        "unit": unit,
+        "dtype": dtype,
+    }
+    return tuple(_summed_up(code, simulated_rounds(code, rounds, **options), dtype) for code in listed)
 
 
-def _summed_up(code: Code, outcomes: Iterable[RoundOutcome]) -> Comparison:
+def _summed_up(code: Code, outcomes: Iterable[RoundOutcome], dtype: DTypeLike) -> Comparison:
     share = shares(code)
     seconds, arrivals, errors, work, rounds = [], [], [], [], 0
     rounding: float | None = None
@@ -141,7 +152,7 @@ def _summed_up(code: Code, outcomes: Iterable[RoundOutcome]) -> Comparison:
         errors.append(_error(code, slots))
         if code.guard is not None and isinstance(code, Certifier):
             messages = [message for slot in slots for message in code.placement(slot)]
-            rounding = max(rounding or 0.0, code.certify(messages).predicted_error)
+            rounding = max(rounding or 0.0, code.certify(messages, dtype).predicted_error)
         work.append(outcome.counts.issued * float(share.mean()))
     if not seconds:
         raise InputError(

@@ -13,6 +13,9 @@ __all__ = ["Advice", "seconds_in_words"]
 
 _TIE = 0.02
 
+_ROUNDING = 1e-10
+"""Relative errors below this need no word."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
@@ -64,6 +67,7 @@ def _explained(advice: Advice) -> str:
         )
     if above := [one.title for one in advice.choices if one.mean > one.p99]:
         lines.append(f"A mean above its p99 ({', '.join(above)}): less than one in 100 takes many times longer.")
+    lines += _accuracy(advice)
     lines += _left_out(advice)
     lines.append(f"Prices as of {AS_OF}; {advice.looked_at} codes and sizes were looked at.")
     return "\n".join(lines)
@@ -89,8 +93,9 @@ def _reasons(best: Choice, advice: Advice) -> list[str]:
     if best.decode > _TIE * best.mean or best.encode > 1:
         decode, encode = seconds_in_words(best.decode), seconds_in_words(best.encode)
         lines.append(f"Decoding takes {decode} of it; encoding takes {encode} once.")
-    if best.error is not None and best.error > 1e-10:
-        lines.append(f"Answers have a relative error of about {best.error:.0e}.")
+    if best.error is not None and best.error > _ROUNDING:
+        what = "have" if best.code.exact else "are approximate, with"
+        lines.append(f"Answers {what} a relative error of about {best.error:.0e}.")
     return lines
 
 
@@ -114,6 +119,18 @@ def _against(other: Choice, best: Choice, goal: Goal) -> str:
         f"{other.title}: {ratio:.2f} times the {word}{close}{money}; {seconds_in_words(other.mean)}, "
         f"p99 {seconds_in_words(other.p99)}, ${other.cost.total:.2g}."
     )
+
+
+def _accuracy(advice: Advice) -> list[str]:
+    """Say of which other codes the answers are approximate, or their accuracy is not known."""
+    lines = []
+    approximate = [one for one in advice.choices[1:] if not one.code.exact and one.error is not None]
+    if approximate:
+        said = ", ".join(f"{one.title} {one.error:.0e}" for one in approximate)
+        lines.append(f"Approximate answers, by their relative errors: {said}.")
+    if unknown := [one.title for one in advice.choices if one.error is None]:
+        lines.append(f"How accurate answers are is not known of: {', '.join(unknown)}.")
+    return lines
 
 
 def _left_out(advice: Advice) -> list[str]:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.registry import code_class, get
 from serverless_gc.errors import InputError
@@ -45,9 +48,9 @@ class Method:
         """Name and chosen parameters, which tell two of one code and size apart."""
         return labelled(self.name, self.parameters)
 
-    def policy(self) -> WaitPolicy:
-        """Make the policy of a round."""
-        until = natural_policy(self.code)
+    def policy(self, dtype: DTypeLike = np.float64) -> WaitPolicy:
+        """Make the policy of a round whose messages are of this dtype."""
+        until = natural_policy(self.code, dtype=dtype)
         return Speculate(until) if self.speculative else until
 
     def work(self, unit: float) -> FloatArray:
@@ -84,8 +87,8 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
     Raises
     ------
     InputError
-        If the name or a parameter is unknown, a code of blocks cannot be made in this size, or the code never gives
-        an exact answer.
+        If the name or a parameter is unknown, a code of blocks cannot be made in this size, or the code multiplies
+        two coded matrices.
 
     Examples
     --------
@@ -104,8 +107,6 @@ def method(name: str, n_workers: int, k: int | None = None, **params: Any) -> Me
         if k is None or code_class(name).kind == "data":
             raise
         code = get(name, n_workers=n_workers, **params)  # k follows from the others
-    if not code.exact:
-        raise InputError(f"{name!r} gives approximate answers: serverless-gc compare tells of their errors")
     if code.kind == "matmul":
         raise InputError(f"{name!r} multiplies two coded matrices; a method computes with one")
     return Method(name, code, parameters=params)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
-from serverless_gc.codes.threshold import count_arrivals
+from serverless_gc.codes.threshold import count_awaited, results_awaited
 from serverless_gc.errors import InputError
 from serverless_gc.inject import check_seed
 from serverless_gc.plan.methods import Method
@@ -81,8 +82,12 @@ def sample_rounds(
     per_second: float = np.inf,
     concurrency: int | None = None,
     needed: Array | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> Rounds:
     """Sample the completion times of many rounds without running the engine.
+
+    Rounds of codes that lose digits wait for accuracy, too. What workers of unequal work would be waited for beyond the
+    first decodable moment is not counted.
 
     Parameters
     ----------
@@ -101,8 +106,10 @@ def sample_rounds(
     concurrency
         How many run at once; no limit if None.
     needed
-        Draws of the number of results that the code needs, `serverless_gc.codes.threshold.count_arrivals`; made here
-        if None.
+        Draws of the number of results that a round waits for, `serverless_gc.codes.threshold.count_awaited`, or that
+        the code needs, `serverless_gc.codes.threshold.count_arrivals`; made here if None.
+    dtype
+        Of the messages.
 
     Raises
     ------
@@ -131,7 +138,7 @@ def sample_rounds(
     if not np.all(work == work[0]) or isinstance(code, CodedReduceCode):
         needed = None  # the order depends on who holds how much, or on who begins when
     elif needed is None:
-        needed = count_arrivals(code, _ORDERS, seed)
+        needed = count_awaited(code, _ORDERS, seed, dtype)
     parts = []
     for first in range(0, rounds, max(1, _CHUNK // n)):
         size = min(rounds - first, max(1, _CHUNK // n))
@@ -174,8 +181,7 @@ def _sampled(
     if needed is None:
         at, done = _by_tracker(method.code, ends)
     else:
-        at = needed[orders.integers(len(needed), size=size)]
-        done = _order_stat(ends, at)
+        at, done = _awaited(ends, np.atleast_2d(needed)[:, orders.integers(needed.shape[-1], size=size)])
     waiting = ends - seconds >= done[:, None]  # never started: the round was over
     billed = np.where(waiting, 0.0, seconds).sum(axis=1)
     return done, billed, np.minimum(at, n).astype(np.float64), np.full(size, float(n))
@@ -200,12 +206,28 @@ def _order_stat(ends: FloatArray, at: Array) -> FloatArray:
     return np.where(at > n, np.inf, picked)
 
 
+def _awaited(ends: FloatArray, needed: Array) -> tuple[Array, FloatArray]:
+    """Return how many results each round took, and when it closed; ``needed`` has a column of counts for each."""
+    at = needed[0]
+    done = _order_stat(ends, at)
+    if len(needed) == 1 or np.array_equal(at, needed[-1]):
+        return at, done
+    _, sure, enough = needed
+    # While the answer is doubtful a round waits for whatever comes, then not longer than it took to decode.
+    until = np.maximum(_order_stat(ends, sure), 2 * done)
+    late = _order_stat(ends, enough) > until
+    arrived = np.clip((ends <= until[:, None]).sum(axis=1), sure, enough)
+    return np.where(late, arrived, enough), np.minimum(_order_stat(ends, enough), until)
+
+
 def _by_tracker(code: Code, ends: FloatArray) -> tuple[Array, FloatArray]:
     placed = [code.placement(worker) for worker in range(code.n_workers)]
-    at = np.full(len(ends), code.n_workers + 1)
+    at = np.full(len(ends), code.n_workers + 1 if code.exact else results_awaited(code))
     for row, order in enumerate(np.argsort(ends, axis=1).tolist()):
+        if row == _ORDERS and not code.exact and (at == results_awaited(code)).all():
+            break  # an approximate code whose answers are not exact before it stops
         tracker = code.tracker()
-        for arrived, worker in enumerate(order, 1):
+        for arrived, worker in enumerate(order[: results_awaited(code)], 1):
             for message in placed[worker]:
                 tracker.add(message)
             if tracker.decodable:
@@ -255,6 +277,9 @@ def _with_copies(
 def expected_seconds(method: Method, law: Law, *, trials: int = 2000, seed: int = 0) -> float:
     """Mean of one round by order statistics, averaged over the threshold distribution; equal ``law`` for every task.
 
+    Codes that lose digits are waited for until the answer is accurate, in double precision, however long two more
+    results may take.
+
     Raises
     ------
     InputError
@@ -270,7 +295,7 @@ def expected_seconds(method: Method, law: Law, *, trials: int = 2000, seed: int 
     n = method.code.n_workers
     if method.speculative or isinstance(method.code, CodedReduceCode):
         raise InputError("rounds with backup copies and rounds of a tree have no closed form: use sample_rounds")
-    at, counts = np.unique(count_arrivals(method.code, trials, seed), return_counts=True)
+    at, counts = np.unique(count_awaited(method.code, trials, seed)[-1], return_counts=True)
     if at[-1] > n:
         raise InputError(f"{method.name!r}: not even all {n} results suffice in some orders, the mean is infinite")
     times = [law.mean_order_stat(int(k), n) for k in at]

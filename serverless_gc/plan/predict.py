@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serverless_gc.codes.threshold import count_arrivals
+from serverless_gc.codes.threshold import count_arrivals, count_awaited
 from serverless_gc.plan.memory import Problem, passes
 from serverless_gc.plan.methods import Method
 from serverless_gc.plan.montecarlo import Independent, sample_rounds
@@ -58,14 +58,20 @@ def predict(
     draws: int,
     orders: int,
     seed: int = 0,
+    closely: bool = True,
 ) -> Prediction:
     """Sample the computation; ``draws`` is the number of delays drawn in all, ``orders`` that of orders of arrival.
 
+    Looked at ``closely``, rounds wait for accurate answers too, and not only until they can decode.
     ``delay`` is the law of one task that multiplies a share ``unit`` of the matrix once. A task that computes whole
     gradients goes through its share twice.
     """
     steps = passes(problem, method.code)
-    needed = count_arrivals(method.code, orders, seed)
+    needed = (
+        count_awaited(method.code, orders, seed, problem.dtype)
+        if closely
+        else count_arrivals(method.code, orders, seed)
+    )
     count = max(200, draws // (method.code.n_workers * len(steps)))
     sampled = tuple(
         sample_rounds(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Code
+from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.engine import Engine, RoundOutcome, VirtualHost
@@ -37,6 +39,8 @@ def shares(code: Code) -> FloatArray:
         messages = code.placement(worker)
         if isinstance(code, GradientCode):
             held[worker] = len({j for message in messages for j in code.row(message)[0]})
+            if isinstance(code, EncodedCode):  # a part of the encoded rows, of which there are more
+                held[worker] *= code.beta
         else:
             support = code.support
             held[worker] = len(messages) if support is None else sum(map(support.share, messages))
@@ -53,6 +57,7 @@ def simulated_rounds(
     seed: int = 0,
     unit: float | None = None,
     policy: WaitPolicy | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> Iterator[RoundOutcome]:
     """Simulate rounds of one code, without computing anything: who answered, and when each round closed.
 
@@ -74,6 +79,8 @@ def simulated_rounds(
         Share of the data that is one unit of work; what a worker holds uncoded if None.
     policy
         When to close; the code's natural rule if None.
+    dtype
+        Of the messages: in single precision that rule waits for accuracy more often.
 
     Yields
     ------
@@ -99,5 +106,5 @@ def simulated_rounds(
     work = shares(code) * (code.n_workers if unit is None else 1 / unit)
     slow = Stragglers(fraction=stragglers, slowdown=slowdown, seed=seed)
     host = VirtualHost(Injected(Loaded(law, work), slow), seed=seed)
-    engine = Engine(natural_policy(code) if policy is None else policy, code.n_workers, keep_records=False)
+    engine = Engine(natural_policy(code, dtype=dtype) if policy is None else policy, code.n_workers, keep_records=False)
     yield from host.simulate(engine, rounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
@@ -59,6 +60,7 @@ def simulate(
     rounds: int = 200,
     seed: int = 0,
     unit: float | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> Rounds:
     """Run rounds of a method in virtual time.
 
@@ -74,6 +76,8 @@ def simulate(
         Of the delays. Equal seeds give equal runs.
     unit
         Share of the data that is one unit of work; an ``n_workers``-th if None, so that redundancy costs time.
+    dtype
+        Of the messages: in single precision rounds wait for accuracy more often.
 
     Raises
     ------
@@ -93,7 +97,7 @@ def simulate(
     unit = 1.0 / code.n_workers if unit is None else unit
     work = method.work(unit)
     host = VirtualHost(_loaded(delay, work), seed=seed)
-    engine = Engine(method.policy(), code.n_workers, keep_records=False, seed=seed)
+    engine = Engine(method.policy(dtype), code.n_workers, keep_records=False, seed=seed)
     seconds, billed, awaited = [], [], []
     failed = issued = copies = events = 0
     ignored = 0.0

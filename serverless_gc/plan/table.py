@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from serverless_gc.codes.threshold import count_arrivals
+from serverless_gc.codes.threshold import count_awaited
 from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import SPECULATIVE, Method, method
 from serverless_gc.plan.montecarlo import Independent, sample_rounds
@@ -102,7 +102,7 @@ def latency_table(
         raise InputError("a table needs at least one law, one size and one method")
     entries = []
     for n in sizes:
-        methods = [(one, count_arrivals(one.code, _ORDERS, seed)) for one in table_methods(n, names)]
+        methods = [(one, count_awaited(one.code, _ORDERS, seed)) for one in table_methods(n, names)]
         for law, delay in chosen.items():
             entries += [
                 Entry(law, sample_rounds(one, delay, rounds=rounds, seed=seed, needed=needed))

@@ -5,7 +5,7 @@ from serverless_gc.policies.anytime import Anytime
 from serverless_gc.policies.compress import DitheredUniform, Sign, StochasticRounding, TopK
 from serverless_gc.policies.cutoff import Cutoff
 from serverless_gc.policies.deadline import Deadline
-from serverless_gc.policies.decodable import Certifies, UntilDecodable
+from serverless_gc.policies.decodable import UntilDecodable
 from serverless_gc.policies.error import TracksError, UntilError
 from serverless_gc.policies.firstdone import FirstDone
 from serverless_gc.policies.firstk import FirstK, KAsync, KBatchAsync, KBatchSync, KSync, WaitAll
@@ -33,7 +33,6 @@ __all__ = [
     "AdaSync",
     "Anytime",
     "CADA2Trigger",
-    "Certifies",
     "Cutoff",
     "Deadline",
     "DitheredUniform",

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.checks import check_whole
-from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict
-from serverless_gc.codes.received import doubtful_error
+from serverless_gc.codes.base import Certifier, Code, Tracker, Verdict
+from serverless_gc.codes.received import MOST_EXTRA, doubtful_error, guarded_error
 from serverless_gc.errors import InputError
 from serverless_gc.policies.words import check_code, given_up, numbers
 from serverless_gc.types import Abort, Act, Arrival, Close, TaskSpec, View, Wait
 
-__all__ = ["Certifies", "UntilDecodable"]
-
-
-@runtime_checkable
-class Certifies(Protocol):
-    """A code that can tell, from the message ids alone, how accurate a decode would be."""
-
-    def certify(self, arrived: Collection[int]) -> Certificate:
-        """Certificate of a decode of these messages."""
-        ...
+__all__ = ["UntilDecodable"]
 
 
 class UntilDecodable:
@@ -38,9 +29,9 @@ class UntilDecodable:
         Wait for so many results beyond that, as long as any can still come: a parity check on the others. A partial
         result counts as one.
     tolerance
-        If the code predicts its accuracy (`Certifies`) and the prediction is above this relative error, wait for
-        further results, but not longer than it took until here; None for the code's own ``guard``, which most codes
-        do not need.
+        If the code predicts its accuracy (`serverless_gc.codes.base.Certifier`) and the prediction is above this
+        relative error, wait for further results, but not longer than it took until here; None for the code's own
+        ``guard``, in single precision at least 1e-4.
     max_extra
         At most so many.
     bound
@@ -48,7 +39,7 @@ class UntilDecodable:
         would be of little use. By default ``tolerance``, but at least 1e-6, or 1e-3 in single precision. Asked only
         where ``tolerance`` or the code's ``guard`` is set.
     dtype
-        Precision of the messages; a prediction is in proportion to it.
+        Precision of the messages, for which accuracy is predicted.
 
     Raises
     ------
@@ -71,7 +62,7 @@ class UntilDecodable:
         *,
         margin: int = 0,
         tolerance: float | None = None,
-        max_extra: int = 2,
+        max_extra: int = MOST_EXTRA,
         bound: float | None = None,
         dtype: DTypeLike = np.float64,
     ) -> None:
@@ -82,10 +73,10 @@ class UntilDecodable:
                 raise InputError(f"{name} must be positive, got {limit}")
         self.code = code
         self.margin = margin
-        self.tolerance = code.guard if tolerance is None else tolerance
+        self.tolerance = guarded_error(code.guard, dtype) if tolerance is None else tolerance
         self.max_extra = max_extra
         self.bound = max(doubtful_error(dtype), tolerance or 0.0) if bound is None else bound
-        self._coarser = float(np.finfo(dtype).eps / np.finfo(np.float64).eps)
+        self._dtype = np.dtype(dtype)
         self._start(())
 
     def _start(self, slots: Collection[int]) -> None:
@@ -175,10 +166,10 @@ class UntilDecodable:
     def _wants_more(self, view: View) -> bool:
         if self._beyond < self.margin:
             return True
-        if self.tolerance is None or not isinstance(self.code, Certifies):
+        if self.tolerance is None or not isinstance(self.code, Certifier):
             return False
         if len(self._arrived) >= self._ask_at:
-            self._predicted = self.code.certify(tuple(self._arrived)).predicted_error * self._coarser
+            self._predicted = self.code.certify(tuple(self._arrived), self._dtype).predicted_error
             # Each prediction costs a factorization: of many more arrivals not every one is looked at.
             self._ask_at = len(self._arrived) + 1 + self._beyond // 8
         if not self._predicted <= self.bound:

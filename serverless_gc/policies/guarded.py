@@ -79,12 +79,13 @@ class Guarded(Following):
         )
 
     def timer(self, view: View) -> float | None:
-        """When the inner policy wants to be asked, as long as it does."""
-        return None if self._enough else self._inner_timer(view)
+        """When the inner policy wants to be asked, as long as it does; then when accuracy is no longer waited for."""
+        return self._decodable.timer(view) if self._enough else self._inner_timer(view)
 
     def on_timer(self, view: View) -> Act:
-        """Ask the inner policy."""
-        return self._both(self._determined or Wait(), lambda: self._inner_on_timer(view))
+        """Ask the inner policy, or whether to wait on for an accurate answer."""
+        verdict = self._decodable.on_timer(view) if self._enough else self._determined or Wait()
+        return self._both(verdict, lambda: self._inner_on_timer(view))
 
     def _both(self, verdict: Act, ask: Callable[[], Act]) -> Act:
         """Put the verdict of the code and the act of the inner policy together."""

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from serverless_gc.codes import get
-from serverless_gc.engine import Arrived, CloseRound, Engine, Failed
+from serverless_gc.codes.mds.code import MDSCode
+from serverless_gc.engine import Arrived, CloseRound, Engine, Failed, TimerFired
 from serverless_gc.policies import Deadline, FirstK, Guarded, KSync, UntilDecodable, WaitAll
 
 
@@ -41,6 +42,17 @@ def test_every_order_of_arrival(k):
 def test_all_are_waited_for_if_asked():
     code = get("mds", n_workers=4, k=2)
     assert closes_at(Guarded(WaitAll(), code), range(4), 4) == 4
+
+
+def test_accuracy_is_waited_for_but_not_for_ever():
+    nearly = MDSCode(6, 2, parity=[[1, 1], [1, 1 + 1e-8], [1, 0.5], [0.5, 1]])
+    engine = Engine(Guarded(FirstK(2), nearly), n_slots=6)
+    tasks = [action.task for action in engine.open(0.0) if hasattr(action, "task")]
+    assert not engine.handle(Arrived(tasks[2]), 2.0)
+    [timer] = engine.handle(Arrived(tasks[3]), 3.0)  # two parity messages that say nearly the same
+    assert timer.at == 6.0
+    close = engine.handle(TimerFired(timer.version, 6.0), 6.0)[-1]
+    assert [arrival.task.slot for arrival in close.arrivals] == [2, 3]
 
 
 def outcome_of(policy, n, failing, now=0.0):

@@ -5,8 +5,9 @@ import pytest
 
 from serverless_gc.aggregate import Decode
 from serverless_gc.codes import get
+from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.threshold import first_messages, neighbours_needed, predicted_errors
-from serverless_gc.errors import DecodeError
+from serverless_gc.errors import DecodeError, NotDecodableError
 from serverless_gc.types import Arrival, TaskSpec, UpdateContext
 
 CODES = ["matdot", "ortho-matdot", "entangled", "polynomial", "polynomial-complex", "khatri-rao"]
@@ -78,10 +79,26 @@ def test_an_aggregator_refuses_what_lost_its_digits():
         sum_from(range(10))
 
 
+class Silent(LinearCode):
+    """Does not say how accurate it is."""
+
+    certify = None
+
+
 def test_who_cannot_predict_says_so():
-    code = get("frc", n_workers=6)
+    code = Silent(np.eye(4))
     assert predicted_errors(code) is None
     assert neighbours_needed(code) is None
+
+
+def test_gradient_codes_predict_what_they_decode_to():
+    code = get("cyclic", n_workers=20, stragglers=3)
+    coded = code.encode(np.random.default_rng(0).normal(size=(20, 3)))
+    for messages in (range(17), range(3, 20), range(20)):
+        _, certificate = code.decode({i: coded[i] for i in messages})
+        assert code.certify(messages) == certificate
+    with pytest.raises(NotDecodableError):
+        code.certify(range(16))
 
 
 def test_prediction_and_need_of_the_well_conditioned():

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker, Verdict, check_message
+from serverless_gc.codes.blocks import promoted
 from serverless_gc.codes.gradient.multiples import add_multiples
 from serverless_gc.codes.linear import outside
 from serverless_gc.codes.received import not_decodable, receive, refuse_inaccurate, unit_roundoff
@@ -316,21 +318,39 @@ class GradientCode(Code):
         got = receive(values, self.n_messages)
         weights = self.weights(got.ids, method)
         self._accept(got.ids, weights, approximate=not self.exact if approximate is None else approximate)
-        predicted = unit_roundoff(got.dtype) * weights.amplification
+        certificate = self._certificate(got.ids, weights, got.dtype)
+        refuse_inaccurate(self.name, certificate.predicted_error, tolerance, got.ids)
+        return self._combined(got.values, weights, list(certificate.used), out), certificate
+
+    def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:
+        """Say how far an answer from these messages could be trusted, without their values.
+
+        ``error`` is that of an approximate answer, ``predicted_error`` that of rounding.
+
+        Raises
+        ------
+        NotDecodableError
+            If the code is exact, and the answer is not determined.
+        """
+        ids = tuple(sorted(set(messages)))
+        weights = self.weights(ids)
+        self._accept(ids, weights, approximate=not self.exact)
+        return self._certificate(ids, weights, promoted(np.dtype(dtype)))
+
+    def _certificate(self, ids: tuple[int, ...], weights: Weights, dtype: np.dtype[Any]) -> Certificate:
+        predicted = unit_roundoff(dtype) * weights.amplification
         if self.exact and math.sqrt(weights.error / self.k) < _WRONG:  # a miscount is rounding too, of the weights
             predicted += math.sqrt(weights.error / self.k)
-        refuse_inaccurate(self.name, predicted, tolerance, got.ids)
-        used = [i for i in got.ids if np.any(weights.a[i])]
-        certificate = Certificate(
+        used = [i for i in ids if np.any(weights.a[i])]
+        return Certificate(
             weights.method,
             used=tuple(used),
             amplification=weights.amplification,
             predicted_error=predicted,
-            warning=self._warning(weights, got.dtype),
+            warning=self._warning(weights, dtype),
             error=weights.error,
             weights={i: weights.a[i].tolist() for i in used},
         )
-        return self._combined(got.values, weights, used, out), certificate
 
     def _combined(self, values: Mapping[int, Array], weights: Weights, used: list[int], out: Array | None) -> Array:
         """Sum the used messages; complex codes give back a real answer, since gradients are real."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from serverless_gc.checks import check_whole
-from serverless_gc.codes.base import check_message
+from serverless_gc.codes.base import check_dense, check_message
 from serverless_gc.codes.gradient.approximate import ApproximateCode
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.drawn import pack_counts, unpack_counts
@@ -179,6 +179,7 @@ def allocate(
     given = np.asarray(p)
     chances = _probabilities(given, max(given.size, 1))
     k = check_whole("k", k, 1)
+    check_dense(len(chances), k)
     caps = [capacity] * len(chances) if not isinstance(capacity, Sequence) else list(capacity)
     if len(caps) != len(chances):
         raise InputError(f"capacity must be one number or one for each of {len(chances)} workers, got {len(caps)}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.gradient.approximate import nearest
 from serverless_gc.codes.gradient.residues import is_prime, nonzero_squares
 from serverless_gc.codes.threads import single_blas_thread
@@ -125,6 +126,7 @@ def second_eigenvalue(matrix: FloatArray) -> float:
 
 def adjacency(edges: Array, n: int) -> FloatArray:
     """Return the adjacency matrix of a list of edges."""
+    check_dense(n, n)
     matrix = np.zeros((n, n))
     matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = 1.0
     return matrix
@@ -192,6 +194,7 @@ def margulis(n: int) -> FloatArray:
             f"a Margulis-Gabber-Galil graph must have m**2 vertices, m >= 3, got {n}: take one of "
             f"{nearest(n, [q * q for q in range(3, m + 8)])}, or graph='random'"
         )
+    check_dense(n, n)
     x, y = np.divmod(np.arange(n), m)
     matrix = np.zeros((n, n))
     for shift in (2 * y, -2 * y, 2 * y + 1, -2 * y - 1):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from serverless_gc.checks import check_whole
-from serverless_gc.codes.base import stack_blocks
+from serverless_gc.codes.base import check_dense, stack_blocks
 from serverless_gc.codes.gradient.band import BandCode, NullSpace
 from serverless_gc.codes.gradient.base import Weights
 from serverless_gc.codes.gradient.multiples import add_multiples
@@ -121,6 +121,7 @@ class YeAbbeCode(BandCode):
 
     def _drawn(self) -> tuple[FloatArray, FloatArray | None]:
         n, s = self.n_workers, self._stragglers
+        check_dense(n - s, n)
         if self._matrix == "gaussian":
             return np.random.default_rng(self._seed).standard_normal((n - s, n)), None
         v = np.vander(_checked_points(self._points, n), n - s, increasing=True).T

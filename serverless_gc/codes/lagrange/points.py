@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.errors import InputError
 from serverless_gc.types import FloatArray
 
@@ -62,6 +63,7 @@ def check_points(label: str, given: ArrayLike, n: int) -> FloatArray:
 
 def merge_points(points: FloatArray, onto: FloatArray) -> FloatArray:
     """Return the points, those that equal one of ``onto`` up to rounding replaced by it."""
+    check_dense(len(points), len(onto))
     gaps = np.abs(points[:, None] - onto)
     nearest = np.argmin(gaps, axis=1)
     scale = max(np.abs(points).max(initial=0.0), np.abs(onto).max(initial=0.0))
@@ -81,6 +83,7 @@ def lagrange_basis(nodes: FloatArray, points: FloatArray) -> FloatArray:
            [-0.,  1.]])
     """
     k = len(nodes)
+    check_dense(len(points) * k, k)
     others = ~np.eye(k, dtype=bool)
     spacing = np.where(others, nodes[:, None] - nodes, 1.0)
     offsets = np.where(others, (points[:, None] - nodes)[:, None, :], 1.0)

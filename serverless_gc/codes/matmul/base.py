@@ -8,13 +8,13 @@ bilinear in the blocks, so a code does not care whether blocks of ``A`` are stor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from serverless_gc.codes.base import Certificate, Certifier, Code, CodeKind, Tracker
+from serverless_gc.codes.base import Certificate, Code, CodeKind, Tracker
 from serverless_gc.codes.dense import encode_dense
 from serverless_gc.codes.lagrange.interpolation import GUARD
 from serverless_gc.errors import InputError
@@ -39,6 +39,9 @@ class Products(Protocol):
 
     def tracker(self) -> Tracker:
         """Make a fresh tracker."""
+
+    def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:
+        """Say how far an answer from these messages could be trusted; see `Certifier`."""
 
     def decode(
         self,
@@ -86,7 +89,7 @@ class Operand:
         """
         first: dict[bytes, int] = {}
         of = tuple(first.setdefault(row.tobytes(), len(first)) for row in np.ascontiguousarray(rows))
-        keep = [of.index(c) for c in range(len(first))]
+        _, keep = np.unique(of, return_index=True)
         return cls(rows[keep], of)
 
     @property
@@ -205,11 +208,7 @@ class MatmulCode(Code):
         NotDecodableError
             If the messages do not determine the answer.
         """
-        if isinstance(self._products, Certifier):
-            return self._products.certify(messages, dtype)
-        # Such a decoder predicts its error from who arrived, whatever the values.
-        zeros = {i: np.zeros(1, dtype) for i in messages}
-        return replace(self._products.decode(zeros, tolerance=np.inf)[1], residual=None, surplus_checked=0)
+        return self._products.certify(messages, dtype)
 
     def decode(
         self,

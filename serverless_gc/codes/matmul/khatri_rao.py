@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
 from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.codes.mds.code import MDSCode
@@ -123,6 +124,7 @@ def _rows(label: str, given: ArrayLike | None, rows: int, width: int) -> Array:
 
 
 def _kronecker(left: Array, right: Array) -> Array:
+    check_dense(len(left), left.shape[1] * right.shape[1])
     return (left[:, :, None] * right[:, None, :]).reshape(len(left), left.shape[1] * right.shape[1])
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from serverless_gc.checks import check_whole
+from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.lagrange.interpolation import Interpolation
 from serverless_gc.codes.lagrange.points import chebyshev_points, check_points
 from serverless_gc.codes.matmul.base import MatmulCode, Operand, Split
@@ -43,6 +44,7 @@ def monomial_code(
     left = (s + r * np.arange(p)).reshape(-1)
     right = (r - 1 - s + r * p * np.arange(q)).reshape(-1)
     wanted = (r - 1 + r * np.arange(p)[:, None] + r * p * np.arange(q)).reshape(-1)
+    check_dense(len(points), p * q * r + r - 1)
     powers = points[:, None] ** np.arange(p * q * r + r - 1)
     # At the point 0 only the constant coefficient is left; of a polynomial of degree 0 there is nothing else.
     constant = np.flatnonzero((np.abs(powers[:, 1:]) == 0).all(axis=1)) if wanted[0] == 0 and not total else ()

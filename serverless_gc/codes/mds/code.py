@@ -14,6 +14,7 @@ from serverless_gc.codes.base import Certificate, Code, Tracker, Verdict, check_
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, promoted, put
 from serverless_gc.codes.mds.parity import draw_parity, explicit_parity, spectral_norm
 from serverless_gc.codes.received import (
+    GUARD,
     accuracy_warning,
     default_tolerance,
     not_decodable,
@@ -123,6 +124,7 @@ class MDSCode(Code):
     """
 
     name = "mds"
+    guard = GUARD
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
@@ -65,6 +66,7 @@ def chebyshev(n: int, k: int) -> FloatArray:
     >>> bool(np.allclose(G.T @ G, np.eye(3)))
     True
     """
+    check_dense(n, k)
     angles = math.pi * (np.arange(n) + 0.5) / n
     g: FloatArray = math.sqrt(2 / n) * np.cos(np.outer(angles, np.arange(k)))
     g[:, 0] /= math.sqrt(2)
@@ -73,6 +75,7 @@ def chebyshev(n: int, k: int) -> FloatArray:
 
 def roots_of_unity(n: int, k: int) -> Array:
     """Return powers ``0 .. k-1`` of ``n`` of the ``q``-th roots of unity, ``q`` odd and at least ``n``; complex."""
+    check_dense(n, k)
     q = n | 1
     points: Array = np.exp(2j * math.pi / q * np.outer(np.arange(n), np.arange(k)))
     return points

@@ -21,7 +21,7 @@ from serverless_gc.codes.blocks import Output, check_blocks, combine, promoted
 from serverless_gc.codes.linear import LinearCode
 from serverless_gc.codes.mds.nonsystematic import AllOrNothingTracker, check_at_most, require
 from serverless_gc.codes.mds.points import refuse_unstable, roots_of_unity
-from serverless_gc.codes.received import receive
+from serverless_gc.codes.received import GUARD, receive
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array, FloatArray
 
@@ -162,6 +162,7 @@ class RootsOfUnityCode(Code):
     """
 
     name: ClassVar[str] = "roots-of-unity"
+    guard = GUARD
 
     def __init__(self, n_workers: int, k: int, *, allow_unstable: bool = False) -> None:
         super().__init__(n_workers, k)

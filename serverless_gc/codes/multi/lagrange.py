@@ -168,8 +168,8 @@ class LagrangeMultiMessage(ConsecutiveMessages):
 
     def _certificate(self, ids: list[int], weights: FloatArray, dtype: np.dtype[Any]) -> Certificate:
         growth = float(np.linalg.norm(weights))
-        predicted = unit_roundoff(promoted(dtype)) * growth * math.sqrt(self.threshold)
-        warning = accuracy_warning(predicted, promoted(dtype))
+        predicted = unit_roundoff(promoted(np.dtype(dtype))) * growth * math.sqrt(self.threshold)
+        warning = accuracy_warning(predicted, promoted(np.dtype(dtype)))
         if not warning and self.k > _COMFORTABLE:
             warning = f"k={self.k} blocks on one polynomial: above {_COMFORTABLE} some arrivals lose many digits"
         return Certificate(

@@ -19,6 +19,8 @@ from serverless_gc.codes.peeling.residual import Residual
 from serverless_gc.codes.peeling.schedule import Order, make_schedule
 from serverless_gc.codes.polar.decode import mismatch, sample_columns
 from serverless_gc.codes.received import (
+    GUARD,
+    TYPICAL,
     Received,
     accuracy_warning,
     default_tolerance,
@@ -38,9 +40,6 @@ __all__ = ["INACTIVATION", "PeelingCode", "decodes_when_complete", "index_list",
 
 INACTIVATION = 128
 """Default size of the dense solve: its test takes a few milliseconds, once."""
-
-_TYPICAL = 0.5
-"""Rounding error of one operation, in units of the largest one and as measured: within a factor of 4 either way."""
 
 _WORTHLESS = 1e-2
 """Predicted relative error at which an answer is refused even if no tolerance was given."""
@@ -120,6 +119,8 @@ class PeelingCode(Code):
     order
         In which order to peel, see `make_schedule`.
     """
+
+    guard = GUARD
 
     def __init__(self, n_workers: int, k: int, *, inactivation: int, order: Order) -> None:
         super().__init__(n_workers, k)
@@ -261,7 +262,7 @@ class PeelingCode(Code):
         if not pattern.lost:
             return Certificate("systematic", used=used)
         noise, own, largest = pattern.errors(self.k)
-        roundoff = _TYPICAL * unit_roundoff(dtype)
+        roundoff = TYPICAL * unit_roundoff(dtype)
         predicted = roundoff * (noise + own) ** 0.5
         warning = accuracy_warning(predicted, dtype)
         if warning:  # then the sums are taken in double precision

@@ -16,25 +16,22 @@ from itertools import accumulate, groupby
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Certificate, Code, Tracker, check_message, stack_blocks
+from serverless_gc.codes.blocks import promoted
 from serverless_gc.codes.polar import butterfly
-from serverless_gc.codes.polar.decode import Probe, Received, mismatch, plan_decode, sample_columns
+from serverless_gc.codes.polar.decode import Plan, Received, mismatch, plan_decode, sample_columns
 from serverless_gc.codes.polar.design import Cut, auto_epsilon, guaranteed_threshold, support_sizes
 from serverless_gc.codes.polar.layout import Kernel, Layout
+from serverless_gc.codes.polar.rehearsal import Probe, refuse_inaccurate, refuse_mismatch
 from serverless_gc.codes.polar.sets import CUTS, Design, check_design, choose_positions, count_groups
 from serverless_gc.codes.polar.trackers import Mode, make_tracker, missing_blocks
-from serverless_gc.errors import DecodeError, InputError, NotDecodableError, WrongResult
+from serverless_gc.codes.received import GUARD, with_residual
+from serverless_gc.errors import InputError, NotDecodableError
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["PolarCode"]
-
-_PROBES = 8
-"""Columns of each half of the probe."""
-_ROUNDING = 4.0
-"""Margin of the predicted error: the rehearsal's 8 columns were at most 3.2 times too optimistic in 200 patterns."""
-_TOLERANCE = {"d": 1e-6, "D": 1e-6, "f": 1e-2, "F": 1e-2}
-"""Default tolerance by type; wider types have that of float64."""
 
 
 class PolarCode(Code):
@@ -90,6 +87,7 @@ class PolarCode(Code):
     """
 
     name: ClassVar[str] = "polar"
+    guard: ClassVar[float | None] = GUARD
 
     def __init__(
         self,
@@ -291,29 +289,41 @@ class PolarCode(Code):
         """
         present = self._mask(values)
         received = Received(values, out, self.k, self._sources)
-        plan = plan_decode(self._layout, self._mode, present, received.lost)
-        if plan is None:
-            raise self._not_decodable(present, len(values))
-        lost = received.lost
-        direct = list(received.direct.values())
-        plan.run(received.inputs(self.n_workers), [received.rows[t] for t in lost], received.dtype)
+        plan = self._plan(present, received.lost, len(values))
+        certificate = self._probe.certificate(plan, received.lost, received.direct.values(), received.dtype)
+        refuse_inaccurate(self._label, certificate, tolerance, received.dtype)
+        plan.run(received.inputs(self.n_workers), [received.rows[t] for t in received.lost], received.dtype)
         received.copy_direct()
-        largest, typical = self._probe.growth(plan, lost, direct)
-        rounding = float(np.finfo(received.dtype.char).eps)
-        used = set(direct) | set(plan.program.used if plan.program else ())
         surplus = len(values) - self.k
-        residual = self._residual(received, used, scale) if surplus > 0 else None
-        certificate = Certificate(
-            method=plan.method,
-            used=tuple(sorted(used)),
-            amplification=max(largest, plan.solution.condition if plan.solution else 1.0),
-            predicted_error=_ROUNDING * rounding * typical if lost else 0.0,
-            residual=residual,
-            surplus_checked=max(surplus, 0),
-            unknowns=plan.solution.unknowns if plan.solution else 0,
-        )
-        self._verify(certificate, tolerance, received.dtype)
+        if surplus > 0:
+            residual = self._residual(received, set(certificate.used), scale)
+            certificate = with_residual(certificate, residual, surplus)
+            refuse_mismatch(self._label, certificate, tolerance, received.dtype)
         return received.result(), certificate
+
+    def certify(self, messages: Iterable[int], dtype: DTypeLike = np.float64) -> Certificate:
+        """Say how far an answer from these messages could be trusted, without their values.
+
+        The operations of the decode are run on a few columns of known data: rounding errors grow in them as they will
+        in the answer. Two results more than are needed improve single precision by one to three digits.
+
+        Raises
+        ------
+        NotDecodableError
+            If the messages do not determine every source block in the code's mode.
+        """
+        ids = sorted(set(messages))
+        present = self._mask(ids)
+        direct = {block: message for message in reversed(ids) if (block := self._sources.get(message)) is not None}
+        lost = [t for t in range(self.k) if t not in direct]
+        plan = self._plan(present, lost, len(ids))
+        return self._probe.certificate(plan, lost, direct.values(), promoted(np.dtype(dtype)))
+
+    def _plan(self, present: int, lost: Sequence[int], arrived: int) -> Plan:
+        plan = plan_decode(self._layout, self._mode, present, lost)
+        if plan is None:
+            raise self._not_decodable(present, arrived)
+        return plan
 
     def _residual(self, received: Received, used: set[int], scale: float) -> float:
         """Encode a sample of columns again and compare with the results that are not simply copied."""
@@ -323,23 +333,6 @@ class PolarCode(Code):
         columns = sample_columns(received.rows.shape[1])
         expected = self.encode(np.ascontiguousarray(received.rows[:, columns]), messages=compared)
         return mismatch(expected, np.stack([received.vectors[m][columns] for m in compared]), scale)
-
-    def _verify(self, certificate: Certificate, tolerance: float | None, dtype: np.dtype[np.generic]) -> None:
-        limit = _TOLERANCE.get(dtype.char, _TOLERANCE["d"]) if tolerance is None else tolerance
-        if not certificate.predicted_error <= limit:
-            raise DecodeError(
-                f"{self._label}: the decoded blocks would be off by {certificate.predicted_error:.1e} (relative), "
-                f"tolerance {limit:.1e}; one or two more results usually cure that",
-                predicted=certificate.predicted_error,
-                tolerance=limit,
-            )
-        if certificate.residual is not None and not certificate.residual <= limit:
-            raise WrongResult(
-                f"{self._label}: surplus results contradict the decoded blocks by {certificate.residual:.1e} "
-                f"(relative), tolerance {limit:.1e}; at least one result is wrong or not finite",
-                predicted=certificate.predicted_error,
-                tolerance=limit,
-            )
 
     @property
     def _label(self) -> str:
@@ -357,11 +350,7 @@ class PolarCode(Code):
 
     @cached_property
     def _probe(self) -> Probe:
-        rng = np.random.default_rng(0)
-        data = rng.standard_normal((self.k, 2 * _PROBES))
-        coded = self.encode(data)
-        noise = coded[:, _PROBES:] * rng.standard_normal((self.n_workers, _PROBES))
-        return Probe(data[:, :_PROBES].copy(), noise, tuple(np.hstack([noise, coded[:, :_PROBES]])))
+        return Probe.of(self.encode, self.k)
 
     # -- identity ------------------------------------------------------------------------------------
 

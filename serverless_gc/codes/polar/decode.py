@@ -1,4 +1,4 @@
-"""Decoding one arrival pattern of a polar code: choose the method, run it, and say how far to trust the answer."""
+"""Decoding one arrival pattern of a polar code: choose the method and run it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from serverless_gc.codes.polar.trackers import Mode, name_rows
 from serverless_gc.codes.program import ZERO, Program, Recorder
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.errors import InputError
-from serverless_gc.types import Array, FloatArray
+from serverless_gc.types import Array
 
-__all__ = ["Plan", "Probe", "Received", "mismatch", "plan_decode", "sample_columns"]
+__all__ = ["Plan", "Received", "mismatch", "plan_decode", "sample_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,54 +199,6 @@ def _work_dtype(arrays: Mapping[int, Array], out: Array | None) -> np.dtype[np.g
         if np.can_cast(dtype, out.dtype, "safe"):
             dtype = out.dtype
     return dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A few columns of unit data to rehearse a decode on.
-
-    Attributes
-    ----------
-    data
-        Shape ``(k, columns)``, standard normal.
-    noise
-        What rounding does to such messages, shape ``(n_messages, columns)``: values of other unit data, each times a
-        standard normal.
-    messages
-        For each message its noise followed by its value for ``data``.
-    """
-
-    data: FloatArray
-    noise: FloatArray
-    messages: tuple[FloatArray, ...]
-
-    def growth(self, plan: Plan, lost: Sequence[int], direct: Sequence[int]) -> tuple[float, float]:
-        """Push the probe through the plan.
-
-        Parameters
-        ----------
-        plan
-            What will run.
-        lost
-            Blocks the plan computes.
-        direct
-            Messages that carry the other blocks.
-
-        Returns
-        -------
-        largest, typical
-            Root mean square error of the worst lost block, and of all blocks, in units of the rounding error of the
-            messages; whichever is larger of what their noise becomes and what the decoder itself makes wrong.
-        """
-        if plan.program is None:
-            return 1.0, 1.0
-        columns = self.noise.shape[1]
-        both = np.empty((len(lost), columns + self.data.shape[1]))
-        plan.run(self.messages, list(both), np.dtype(np.float64))
-        noise, own = both[:, :columns], both[:, columns:] - self.data[list(lost)]
-        each = np.maximum(np.square(noise).mean(axis=1), np.square(own / np.finfo(np.float64).eps).mean(axis=1))
-        total = float(each.sum()) + float(np.square(self.noise[list(direct)]).sum()) / columns
-        return float(np.sqrt(each.max())), float(np.sqrt(total / (len(lost) + len(direct))))
 
 
 def sample_columns(m: int, groups: int = 4, width: int = 8) -> Array:

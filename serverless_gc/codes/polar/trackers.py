@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal, TypeAlias
 
-from serverless_gc.codes.base import Tracker, Verdict, check_message
+from serverless_gc.codes.base import DENSE_BYTES, Tracker, Verdict, check_message
 from serverless_gc.codes.polar.layout import Layout
 from serverless_gc.codes.polar.schedule import (
     Averaging,
@@ -24,6 +24,9 @@ from serverless_gc.codes.polar.unknowns import NullSpace, undetermined_positions
 from serverless_gc.codes.program import ZERO, Recorder
 
 __all__ = ["Mode", "PeelTracker", "RankTracker", "SequentialTracker", "make_tracker", "missing_blocks", "name_rows"]
+
+_MOST_ENTRIES = 1 << 23
+"""Of the codewords that vanish on all arrivals: tens of megabytes. Up to some thousand workers there are far fewer."""
 
 Mode: TypeAlias = Literal["sc", "peel", "rank"]
 
@@ -165,10 +168,11 @@ class RankTracker(_PolarTracker):
 
     Most verdicts come cheap: what sequential decoding resolves has full rank, and a data index whose own codeword
     meets no arrival has been lost. In between, the codewords that vanish on all arrivals are worked out once and
-    then shrunk arrival by arrival.
+    then shrunk arrival by arrival. Where so much is lost that this, or the decode, would fill the memory, more results
+    are awaited.
     """
 
-    __slots__ = ("_info", "_null")
+    __slots__ = ("_fits", "_info", "_null")
 
     mode = "rank"
 
@@ -176,16 +180,21 @@ class RankTracker(_PolarTracker):
         super().__init__(layout)
         self._info = layout.info_mask
         self._null: NullSpace | None = None
+        k = len(layout.info)
+        self._fits = 8 * k * (layout.length - k) <= DENSE_BYTES  # what a decode adds to lost blocks, from frozen rows
 
     def _test(self, message: int) -> bool:
         layout, info = self._layout, self._info
         if self._null is not None:
             self._null.add(layout.offset + message)
-        elif layout.recoverable(self._seen) & info == info:
-            return True
-        elif layout.touched(self._seen) & info != info:
-            return False
         else:
+            lost = info & ~layout.recoverable(self._seen)
+            if not lost:
+                return True
+            if not self._fits or lost.bit_count() * layout.length > _MOST_ENTRIES:
+                return False
+            if layout.touched(self._seen) & info != info:
+                return False
             self._null = NullSpace(layout, self._seen)
         return self._null.dimension == 0
 

@@ -18,6 +18,8 @@ from serverless_gc.codes.product.layout import Layout, Side, line_parity, tiled_
 from serverless_gc.codes.product.peel import PeelTracker, Repair, Repairs, plan_repairs
 from serverless_gc.codes.product.values import Check, Sweep
 from serverless_gc.codes.received import (
+    GUARD,
+    TYPICAL,
     Received,
     accuracy_warning,
     default_tolerance,
@@ -65,6 +67,8 @@ class GridCode(Code):
 
     Subclasses choose the grids, in their constructor.
     """
+
+    guard = GUARD
 
     def _lay_out(self, sides: tuple[Side, Side], tiles: int) -> None:
         """Set the structure: ``tiles`` grids of one kind, with the codes along the columns and along the rows."""
@@ -202,7 +206,7 @@ class GridCode(Code):
             return Certificate("systematic", used=tuple(sorted(used)))
         for step in repairs.steps:
             used |= arrived.intersection(step.sources)
-        predicted = 0.5 * unit_roundoff(dtype) * math.sqrt(math.fsum(repairs.variances) / self.k)
+        predicted = TYPICAL * unit_roundoff(dtype) * math.sqrt(math.fsum(repairs.variances) / self.k)
         return Certificate(
             "peel",
             used=tuple(sorted(used)),

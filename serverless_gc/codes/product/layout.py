@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serverless_gc.codes.base import check_dense
 from serverless_gc.codes.mds.parity import draw_parity
 from serverless_gc.types import FloatArray
 
@@ -99,6 +100,7 @@ def tiled_layout(sides: tuple[Side, Side], tiles: int, k: int) -> tuple[Layout, 
     """
     rows, columns = sides
     area = rows.n * columns.n
+    check_dense(tiles * area, tiles * rows.k * columns.k)
     lines: list[Line] = []
     sources: list[int] = []
     for start in range(0, tiles * area, area):

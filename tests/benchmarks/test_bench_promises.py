@@ -39,6 +39,7 @@ def test_encode_in_copies_of_the_coded_bytes(benchmark, hold, name, params, widt
         f"{name} encode {params}, in copies of the coded bytes",
         lambda: ratio(lambda: code.encode(blocks, out), lambda: np.copyto(other, out)),
         at_most=ceiling,
+        tolerance=1,
     )
 
 
@@ -56,6 +57,7 @@ def test_mds_encode_in_products_with_the_parity(benchmark, hold):
         "mds encode (256, 192), in bare products and copies",
         lambda: ratio(lambda: code.encode(blocks, out), bare),
         at_most=4,
+        tolerance=1,
     )
 
 
@@ -82,6 +84,7 @@ def test_decode_in_passes_over_the_results(benchmark, hold, name, params, width,
         f"{name} decode {params}, in passes over its results",
         lambda: ratio(lambda: code.decode(values, out=out), lambda: np.copyto(out, sent[: code.k])),
         at_most=ceiling,
+        tolerance=1,
     )
 
 
@@ -104,4 +107,5 @@ def test_out_of_core_beside_in_memory(benchmark, hold, name, tmp_path):
         f"{name}: from a memory map to a local store, in times from memory",
         lambda: ratio(lambda: encode(mapped), lambda: encode(matrix), 3),
         at_most=1 / 0.6,
+        tolerance=1,
     )

@@ -1,8 +1,8 @@
 """The specified times of polar and MDS codes at a thousand workers, as ratios to bounds measured in the same run.
 
-They were stated in milliseconds on two server cores: 25 for all arrivals at a tracker, 180 for a decode, and so on. What
-interprets Python is held to so many additions to a set, what works on long arrays to so many copies of their bytes, and
-the dense encoder to so many bare products with its parity.
+They were stated in milliseconds on two server cores: 25 for all arrivals at a tracker, 180 for a decode, and so on.
+What interprets Python is held to so many additions to a set, what works on long arrays to so many copies of their
+bytes, and the dense encoder to so many bare products with its parity.
 """
 
 from functools import partial

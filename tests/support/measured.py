@@ -57,7 +57,7 @@ def goal_in_additions(microseconds):
 
 
 def goal_in_products(milliseconds, m, k, n):
-    """Return what a goal stated in milliseconds is in products of matrices of these sizes, ``(m, k)`` and ``(k, n)``."""
+    """Return what a goal stated in milliseconds is in products of a matrix ``(m, k)`` and one ``(k, n)``."""
     return 1e-3 * milliseconds * FLOPS / (2 * m * k * n)
 
 

@@ -37,7 +37,7 @@ def eliminations(
     ----------
     messages, indptr, operands
         Row ``t`` is message ``messages[t]``, or zero if that is -1, less the rows
-        ``operands[indptr[t]:indptr[t + 1]]``, all of them before it.
+        ``operands[indptr[t]:indptr[t + 1]]``, all of them before it; without a message there is at least one.
     wanted
         Rows that are the first outputs.
     n_open
@@ -64,7 +64,7 @@ def eliminations(
     n_in, n_out, n_rows = len(inputs), len(wanted) + len(copied), len(messages)
     counts = np.diff(indptr)
     start = np.searchsorted(inputs, messages)
-    place = start.copy()
+    place = start.copy()  # where a row is: an input, an output, a check or a temporary
     place[wanted] = n_in + np.arange(len(wanted))
     place[n_rows - n_open :] = n_in + n_out + np.arange(n_open)
     inner = np.flatnonzero((counts > 0) & (place < n_in))
@@ -74,17 +74,18 @@ def eliminations(
     order = np.argsort(operands, kind="stable")
     owner = np.repeat(np.arange(n_rows), counts)[order]
     sums, first = np.unique(owner, return_index=True)
-    target = place[owner]
+    target, read = place[owner], np.where(counts > 0, place, start)
     left = target.copy()
     left[first] = np.where(messages[sums] >= 0, start[sums], minus_one)
     steps: list[Step] = list(
-        zip(repeat(np.subtract), left.tolist(), place[operands[order]].tolist(), target.tolist(), strict=False)
+        zip(repeat(np.subtract), left.tolist(), read[operands[order]].tolist(), target.tolist(), strict=False)
     )
     for at in first[messages[sums] < 0].tolist():
         _, factor, row, sum_ = steps[at]
         steps[at] = (np.multiply, row, factor, sum_)
 
     same = list(enumerate(np.searchsorted(inputs, copied).tolist(), n_in + len(wanted)))
-    same += [(int(place[t]), int(start[t])) for t in range(n_rows - n_open, n_rows) if not counts[t]]
+    unchanged = np.flatnonzero((counts == 0) & (place >= n_in))
+    same += zip(place[unchanged].tolist(), start[unchanged].tolist(), strict=True)
     program = Program.arranged((n_in, n_out, n_open, len(inner)), steps, same)
     return program, min(max(_SUMS_BYTES // max(len(sums), 1), _LEAST), _MOST)

@@ -146,9 +146,10 @@ class PeelPlan:
         carried: Mapping[int, int],
     ) -> None:
         """Operation by operation, straight from the messages to the targets; what is copied, when it is first read."""
+        ids = sorted(values)
         n_open = solution.shape[1] if len(self.solved) else 0
         program, width = eliminations(
-            self.messages, self.indptr, self.operands, self.rows, n_open, list(values), list(carried.values())
+            self.messages, self.indptr, self.operands, self.rows, n_open, ids, list(carried.values())
         )
 
         def solve(_: Sequence[Array], checks: Array, columns: slice) -> None:
@@ -156,7 +157,7 @@ class PeelPlan:
 
         written = [targets[v] for v in [*self.peeled.tolist(), *carried]]
         finish = solve if len(self.solved) else None
-        program.run(list(values.values()), written, solution.dtype, finish=finish, tile=width // solution.itemsize)
+        program.run([values[i] for i in ids], written, solution.dtype, finish=finish, tile=width // solution.itemsize)
 
 
 def plan_peel(

@@ -15,7 +15,7 @@ LAW = ShiftedExponential(1.0, 1.0)
 EVENT_US = 5.0
 """The goal: 200,000 task events a second."""
 
-HEAP_EVENT_US = {64: 0.11, 256: 0.15, 1024: 0.18, 4096: 0.18}
+HEAP_EVENT_US = {64: 0.11, 256: 0.13, 1024: 0.18, 4096: 0.18}
 """What an event costs in `push_and_pop` on the machine of the goal, by number of workers."""
 
 

@@ -17,13 +17,16 @@ import numpy as np
 from serverless_gc.codes.blocks import same_memory
 from serverless_gc.types import Array
 
-__all__ = ["ADD", "HALF", "NEG", "SUB", "ZERO", "Program", "Recorder", "Row"]
+__all__ = ["ADD", "HALF", "NEG", "SUB", "ZERO", "Program", "Recorder", "Row", "Step"]
 
 Row: TypeAlias = int
 """Name of a row: inputs first, then one name an operation; `ZERO` is the row of structural zeros."""
 
 ZERO: Row = -1
 ADD, SUB, NEG, HALF = range(4)
+
+Step: TypeAlias = tuple[np.ufunc, int, int, int]
+"""Function, first operand, second operand, destination."""
 
 _Call: TypeAlias = tuple[Callable[[Array, Array, Array], object], int, int, int]
 
@@ -94,7 +97,7 @@ class Program:
     n_outputs: int
     n_checks: int
     n_temps: int
-    steps: tuple[tuple[np.ufunc, int, int, int], ...]
+    steps: tuple[Step, ...]
     copies: tuple[tuple[int, int, int], ...]
     zeros: tuple[int, ...]
     used: tuple[int, ...]
@@ -124,6 +127,21 @@ class Program:
         steps, n_temps = _allocate(ops, order, n_in, base, last, place)
         copies = _before_first_use(same, steps, n_in)
         return cls(n_in, len(outputs), len(checks), n_temps, tuple(steps), copies, tuple(zeros), tuple(sorted(used)))
+
+    @classmethod
+    def arranged(cls, sizes: tuple[int, int, int, int], steps: list[Step], same: list[tuple[int, int]]) -> Program:
+        """Take steps in an order of the caller's, over rows that it has numbered.
+
+        Parameters
+        ----------
+        sizes
+            Numbers of inputs, outputs, checks and temporaries. All inputs are used.
+        steps
+            To run.
+        same
+            ``(output or check, input)`` for each that is an input unchanged.
+        """
+        return cls(*sizes, tuple(steps), _before_first_use(same, steps, sizes[0]), (), tuple(range(sizes[0])))
 
     def run(
         self,
@@ -198,9 +216,7 @@ def _copy(source: Array, _: Array, target: Array) -> None:
     np.copyto(target, source)
 
 
-def _before_first_use(
-    same: list[tuple[int, int]], steps: list[tuple[np.ufunc, int, int, int]], n_in: int
-) -> tuple[tuple[int, int, int], ...]:
+def _before_first_use(same: list[tuple[int, int]], steps: list[Step], n_in: int) -> tuple[tuple[int, int, int], ...]:
     """Return when to copy: what is no input, or never read, at the end."""
     if not same:
         return ()
@@ -243,9 +259,9 @@ def _allocate(
     base: int,
     last: dict[Row, Row],
     place: dict[Row, int],
-) -> tuple[list[tuple[np.ufunc, int, int, int]], int]:
+) -> tuple[list[Step], int]:
     """Turn operations into steps, reusing the row of a temporary after its last use."""
-    steps: list[tuple[np.ufunc, int, int, int]] = []
+    steps: list[Step] = []
     scaled: list[tuple[int, int]] = []
     free: list[int] = []
     fresh = base

@@ -7,6 +7,7 @@ the cache, so the source is read once per group whatever the code does with it. 
 from __future__ import annotations
 
 import math
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -220,7 +221,9 @@ class DenseBlocks(BlockMaker):
         """Return rows and entries a row of one strip of a block."""
         b, width = self.shape
         entry = (self.partition.k + n_coded) * self._source.dtype.itemsize
-        entries = max(min(_STRIP_LEAST, _STRIP_MOST // entry), _STRIP_BYTES // entry, 1)
+        # Small blocks make small strips: what is held beside the blocks stays below one block for each core.
+        most = min(_STRIP_BYTES, 7 * (os.cpu_count() or 1) * b * width * self._source.dtype.itemsize // 8)
+        entries = max(min(_STRIP_LEAST, _STRIP_MOST // entry), most // entry, 1)
         if self.code.needs_whole_rows:
             return max(1, min(b, entries // width)), width
         if self._aligned:

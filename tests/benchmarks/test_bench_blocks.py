@@ -121,7 +121,7 @@ def measure_boto3(endpoint, operation, n, size):
 
 @pytest.mark.parametrize("operation", ["put", "get"])
 @pytest.mark.parametrize(("size", "n"), [(2**16, 256), (2**20, 64), (2**24, 16)], ids=["64KiB", "1MiB", "16MiB"])
-def test_blocks_against_boto3(benchmark, endpoint, operation, size, n):
+def test_blocks_against_boto3(benchmark, hold, endpoint, operation, size, n):
     theirs = measure_boto3(endpoint, operation, n, size)
     sdk = measure_store(endpoint, "sdk", operation, n, size)
     ours = measure_store(endpoint, "http", operation, n, size, benchmark=benchmark)
@@ -137,13 +137,14 @@ def test_blocks_against_boto3(benchmark, endpoint, operation, size, n):
         f"\n{operation} {n} x {size / 2**20:g} MiB: http {ours} | aiobotocore {sdk} | boto3 {theirs} | "
         f"{ours.rate / theirs.rate:.1f}x boto3's rate at 1/{theirs.cpu / ours.cpu:.1f} of its CPU"
     )
-    assert ours.cpu < 0.9 * sdk.cpu
+    what = f"{operation} {n} x {size // 2**10} KiB: processor time, in that of "
+    hold(what + "aiobotocore", ours.cpu / sdk.cpu, at_most=0.9, tolerance=1)
     if operation == "put" or size <= 2**16:  # reading large blocks is copying, for all three
-        assert ours.cpu < 0.8 * theirs.cpu
+        hold(what + "boto3", ours.cpu / theirs.cpu, at_most=0.8, tolerance=1)
 
 
 @pytest.mark.parametrize("operation", ["put", "get"])
-def test_parts_against_one_request(benchmark, endpoint, operation):
+def test_parts_against_one_request(benchmark, hold, endpoint, operation):
     """What cutting a large object costs the driver; what it gains is the network's, which is not here."""
     size = 2**27
     whole = measure_store(endpoint, "http", operation, 1, size)
@@ -153,4 +154,9 @@ def test_parts_against_one_request(benchmark, endpoint, operation):
     )
     line = f"\n{operation} 128 MiB: in parts {cut} | in one request {whole}: {cut.rate / whole.rate:.2f}x"
     print(line)  # noqa: T201 - a benchmark is read
-    assert cut.cpu < 3 * whole.cpu
+    hold(
+        f"{operation} 128 MiB in parts: processor time, in that of one request",
+        cut.cpu / whole.cpu,
+        at_most=3,
+        tolerance=1,
+    )

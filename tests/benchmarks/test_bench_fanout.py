@@ -145,7 +145,7 @@ def measure_ours(url, n, service, transport, benchmark=None):
 @pytest.mark.parametrize("service", [0.0, 0.05], ids=["0ms", "50ms"])
 @pytest.mark.parametrize("reply_bytes", [1_000, 64_000], ids=["1KB", "64KB"])
 @pytest.mark.parametrize("n", [100, 1000])
-def test_fanout_against_boto3(benchmark, n, reply_bytes, service):
+def test_fanout_against_boto3(benchmark, hold, n, reply_bytes, service):
     with thin_endpoint(reply_bytes, service) as url:
         theirs = measure_boto3(url, n, service)
         sdk = measure_ours(url, n, service, "sdk")
@@ -166,11 +166,12 @@ def test_fanout_against_boto3(benchmark, n, reply_bytes, service):
         f"{speedup:.1f}x boto3's rate at 1/{thrift:.1f} of its CPU"
     )
     # What holds without the extra "fast" and beside any neighbours; the promise is below.
-    assert thrift > 1.5
-    assert speedup > 1
+    what = f"fan-out of {n}, {reply_bytes} B, {service * 1e3:.0f} ms: boto3's "
+    hold(what + "processor time, in ours", thrift, at_least=1.5, tolerance=1)
+    hold(what + "time, in ours", speedup, at_least=1, tolerance=1)
 
 
-def test_three_times_boto3_at_a_third_of_its_cpu(benchmark):
+def test_three_times_boto3_at_a_third_of_its_cpu(benchmark, hold):
     """The promise: N = 1000, 1 KB there and 64 KB back in 50 ms, with the extra "fast" (the base64 of large replies).
 
     Processor time hardly depends on what else the machine does; rates do, so both sides take turns, and each is
@@ -199,8 +200,8 @@ def test_three_times_boto3_at_a_third_of_its_cpu(benchmark):
         f"\nbest of {len(ours)} turns: http {best} | boto3 {of_theirs} | {speedup:.1f}x boto3's rate at 1/{thrift:.1f} "
         "of its CPU"
     )
-    assert thrift >= 3
-    assert speedup >= 3
+    hold("fan-out of the promise: boto3's processor time, in ours", thrift, at_least=3, tolerance=1)
+    hold("fan-out of the promise: boto3's time, in ours", speedup, at_least=3, tolerance=1)
 
 
 class InMemory:
@@ -211,7 +212,7 @@ class InMemory:
 
 
 @pytest.mark.parametrize("n", [64, 256, 1024])
-def test_local_overhead_per_task(benchmark, n):
+def test_local_overhead_per_task(benchmark, hold, n):
     """What a no-op task costs on threads, against the same worker called in line."""
     specs = [TaskSpec(task_id=f"t{i}", slot=i, version=0) for i in range(n)]
     payloads = [
@@ -235,6 +236,4 @@ def test_local_overhead_per_task(benchmark, n):
         runner.run(local.close())
     per_task, bound = 1e6 * ours.wall / n, 1e6 * inline.wall / n
     benchmark.extra_info.update(us_per_task=round(per_task, 1), us_in_line=round(bound, 1))
-    line = f"\nN={n}: local {per_task:.1f} us per task, the worker in line {bound:.1f} us: {per_task / bound:.2f}x"
-    print(line)  # noqa: T201 - a benchmark is read
-    assert per_task < 3 * bound
+    hold(f"local tasks, N={n}, in calls of the worker in line", per_task / bound, at_most=3, tolerance=1)

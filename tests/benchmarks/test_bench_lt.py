@@ -1,30 +1,18 @@
 """LT and LDPC codes: tracker per arrival; encode and decode as a ratio to one copy of the bytes on one thread."""
 
 import statistics
-import sys
-import timeit
-from functools import partial
 
 import numpy as np
 import pytest
+from measured import additions, goal_in_additions, ratio
 
 from serverless_gc.codes.peeling.ldpc import LDPCCode
 from serverless_gc.codes.peeling.lt import LTCode
+from serverless_gc.codes.peeling.plan import plan_peel
 from serverless_gc.codes.peeling.schedule import make_schedule
 
-PATTERNS = 5
-
-
-seconds = partial(timeit.timeit, number=1)
-
-
-@pytest.fixture
-def tell(capsys):
-    def write(text):
-        with capsys.disabled():
-            sys.stdout.write(f"\n{text}\n")
-
-    return write
+PATTERNS = 10
+REPEATS = 5
 
 
 def arrivals(code, rng):
@@ -53,38 +41,50 @@ def make(name):
         ("ldpc 1024 768 peel", None),
     ],
 )
-def test_tracker(benchmark, tell, name, goal_ms):
+def test_tracker(benchmark, hold, name, goal_ms):
     code = make(name)
-    rng = np.random.default_rng(0)
-    orders = [arrivals(code, rng) for _ in range(PATTERNS)]
-    worst = []
+    order = arrivals(code, np.random.default_rng(0))
 
-    def follow(order):
-        tracker = code.tracker()
+    def follow(tracker):
         for i in order:
             tracker.add(i)
 
-    for order in orders:
-        tracker = code.tracker()
-        worst.append(max(seconds(lambda i=i, t=tracker: t.add(i)) for i in order))
-    total = statistics.median(seconds(lambda o=o: follow(o)) for o in orders for _ in range(3))
-    each = 1e6 * total / statistics.mean(map(len, orders))
-    benchmark.extra_info.update(ms=1e3 * total, us_per_arrival=each, worst_ms=1e3 * max(worst), goal_ms=goal_ms)
-    tell(
-        f"{name}: {1e3 * total:.2f} ms until decodable (goal {goal_ms}), {each:.2f} us per arrival, worst single "
-        f"{1e3 * statistics.median(worst):.2f} ms",
-    )
-    benchmark.pedantic(follow, args=(orders[0],), rounds=3)
+    def measure():
+        trackers = [code.tracker() for _ in range(REPEATS)]
+        return additions(lambda: follow(trackers.pop()), REPEATS)
+
+    benchmark.pedantic(follow, setup=lambda: ((code.tracker(),), {}), rounds=3)
+    benchmark.extra_info["us_per_arrival"] = 1e6 * benchmark.stats.stats.min / len(order)
+    if goal_ms is not None:
+        what = f"{name} tracker, all arrivals until decodable, in additions to a set"
+        hold(what, measure, at_most=goal_in_additions(1e3 * goal_ms))
 
 
 @pytest.mark.parametrize("order", ["breadth-first", "minimum-variance"])
-@pytest.mark.parametrize("name", ["lt 16 1000", "lt 16 10000", "ldpc 1000 750"])
-def test_schedule(benchmark, tell, name, order):
+@pytest.mark.parametrize("name", ["lt 16 1000", "lt 16 10000"])
+def test_schedule(benchmark, name, order):
     code = make(name + " peel")
     present = code.equations.present(arrivals(code, np.random.default_rng(0)))
     make_schedule(code.equations, present, order)
     benchmark.pedantic(make_schedule, args=(code.equations, present, order), rounds=5)
-    tell(f"{name}, {order} schedule: {1e3 * benchmark.stats.stats.median:.2f} ms")
+
+
+def test_symbolic_peeling(benchmark, hold):
+    """All of the decode of 1000 workers that does not depend on values: in which order, from what, how accurate."""
+    code = make("ldpc 1000 750 peel")
+    arrived = arrivals(code, np.random.default_rng(0))
+    lost = sorted(set(range(code.k)) - set(arrived))
+
+    def plan():
+        schedule = make_schedule(code.equations, code.equations.present(arrived), "breadth-first")
+        return plan_peel(code.equations, schedule, lost)
+
+    benchmark.pedantic(plan, rounds=3)
+    hold(
+        "ldpc (1000, 750) symbolic peeling, in additions to a set",
+        lambda: additions(plan, REPEATS),
+        at_most=goal_in_additions(2e3),
+    )
 
 
 CASES = [
@@ -100,67 +100,66 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "m"), CASES)
-def test_decode(benchmark, tell, name, m):
-    """One pass: a copy of the received results. ``planning``: what does not depend on their length.
+GOALS = {("ldpc 64 48", 100_000): 2.6, ("ldpc 1000 750 peel", 10_000): 2.6}
+"""Copies of all results, for the whole decode: plan, row operations, checks and copies."""
 
-    ``execution`` is the rest, the goal at 1000 workers being 2.6 copies of all results. ``in_place``: results that
-    carry a block unchanged are in its place already, as the collector writes them.
+WHOLE = pytest.mark.xfail(
+    reason="3.2 to 3.5 copies: 2.0 are row operations and copies, the rest the plan, the check of what was not needed "
+    "and the search for NaN",
+    strict=False,
+)
+PLACED = [
+    pytest.param(name, m, place, marks=WHOLE if name == "ldpc 1000 750 peel" else ())
+    for name, m in CASES
+    for place in ("copy", "in place")
+]
+
+
+@pytest.mark.parametrize(("name", "m", "place"), PLACED)
+def test_decode(benchmark, hold, name, m, place):
+    """The whole decode, in copies of all coded bytes.
+
+    ``in place``: results that carry a block unchanged are where it belongs already, as the collector writes them.
     """
     code = make(name)
     rng = np.random.default_rng(0)
-    blocks = rng.normal(size=(code.k, m))
-    coded = code.encode(blocks)
-    out = np.zeros((code.k, m))
-    ratios, decodes, plans, everything, execution, written = [], [], [], [], [], []
-    copy = np.zeros_like(coded)
-    for _ in range(PATTERNS):
-        arrived = arrivals(code, rng)
-        received = coded[arrived]
-        values = dict(zip(arrived, received, strict=True))
-        target = np.zeros_like(received)
-        code.decode(values, out=out)
-        placed = {i: value if (j := code.source_of(i)) is None else out[j] for i, value in values.items()}
-        one, all_of_it, mine, plan, in_place = [], [], [], [], []
-        for _ in range(3):
-            one.append(seconds(lambda to=target, of=received: np.copyto(to, of)))
-            all_of_it.append(seconds(lambda: np.copyto(copy, coded)))
-            mine.append(seconds(lambda v=values: code.decode(v, out=out)))
-            plan.append(seconds(lambda a=arrived: code.certify(a)))
-            in_place.append(seconds(lambda v=placed: code.decode(v, out=out)))
-        decodes.append(statistics.median(mine))
-        plans.append(statistics.median(plan))
-        ratios.append(decodes[-1] / statistics.median(one))
-        everything.append(decodes[-1] / statistics.median(all_of_it))
-        execution.append((decodes[-1] - plans[-1]) / statistics.median(all_of_it))
-        written.append(statistics.median(in_place) / statistics.median(all_of_it))
-    info = {
-        "ratio_to_copy": statistics.median(ratios),
-        "ratio_to_copy_of_all": statistics.median(everything),
-        "execution_to_copy_of_all": statistics.median(execution),
-        "in_place_to_copy_of_all": statistics.median(written),
-        "decode_ms": 1e3 * statistics.median(decodes),
-        "planning_ms": 1e3 * statistics.median(plans),
-    }
-    benchmark.extra_info.update(info)
-    tell(f"{name} decode, m={m}: " + ", ".join(f"{key} {value:.2f}" for key, value in info.items()))
+    coded = code.encode(rng.normal(size=(code.k, m)))
+    out, copy = np.zeros((code.k, m)), np.zeros_like(coded)
+    patterns = [arrivals(code, rng) for _ in range(PATTERNS if name.startswith("ldpc") else 2)]
+
+    def given(arrived):
+        if place == "copy":
+            return {i: coded[i] for i in arrived}
+        values = {i: coded[i] if (j := code.source_of(i)) is None else out[j] for i in arrived}
+        for i, value in values.items():
+            value[...] = coded[i]
+        return values
+
+    def measure():
+        ratios = []
+        for arrived in patterns:
+            values = given(arrived)
+            ratios.append(ratio(lambda v=values: code.decode(v, out=out), lambda: np.copyto(copy, coded), REPEATS))
+        return statistics.median(ratios)
+
+    values = given(patterns[0])
     benchmark.pedantic(lambda: code.decode(values, out=out), rounds=3)
+    if (name, m) in GOALS:
+        hold(f"{name} decode, m={m}, {place}, in copies of all results", measure, at_most=GOALS[name, m])
+    else:
+        benchmark.extra_info["copies of all results"] = round(measure(), 2)
 
 
 @pytest.mark.parametrize(("name", "m"), CASES)
-def test_encode(benchmark, tell, name, m):
+def test_encode(benchmark, name, m):
     code = make(name)
     blocks = np.random.default_rng(0).normal(size=(code.k, m))
     out, copy = np.zeros((code.n_messages, m)), np.zeros((code.n_messages, m))
-    code.encode(blocks, out)
-    pairs = [(seconds(lambda: np.copyto(copy, out)), seconds(lambda: code.encode(blocks, out))) for _ in range(5)]
-    copied, encoded = (statistics.median(column) for column in zip(*pairs, strict=True))
-    benchmark.extra_info.update(ratio_to_copy=encoded / copied, encode_ms=1e3 * encoded)
-    tell(f"{name} encode, m={m}: {encoded / copied:.2f} x copy of the coded bytes, {1e3 * encoded:.2f} ms")
     benchmark.pedantic(lambda: code.encode(blocks, out), rounds=2)
+    copies = ratio(lambda: code.encode(blocks, out), lambda: np.copyto(copy, out), REPEATS)
+    benchmark.extra_info["copies of the coded bytes"] = round(copies, 2)
 
 
 @pytest.mark.parametrize("name", ["lt 16 1000", "lt 16 10000", "ldpc 1024 768"])
-def test_construction(benchmark, tell, name):
+def test_construction(benchmark, name):
     benchmark.pedantic(make, args=(name,), rounds=5)
-    tell(f"{name} construction: {1e3 * benchmark.stats.stats.median:.2f} ms")

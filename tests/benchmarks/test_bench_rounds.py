@@ -1,14 +1,13 @@
 """What the driver spends: the collector per result, and a whole local round whose tasks have next to nothing to do.
 
-Bounds in the same run: a copy of the result's bytes for the collector, the worker called in line for the round.
+Bounds in the same run: additions to a set for the collector, the worker called in line for the round.
 """
 
-import statistics
-import sys
-import time
+from functools import partial
 
 import numpy as np
 import pytest
+from measured import fastest, goal_in_additions, seconds_of_an_addition
 
 import serverless_gc as sgc
 from serverless_gc.codes import get
@@ -20,25 +19,19 @@ from serverless_gc.types import TaskSpec
 from serverless_gc.wire import Reply, Task, pack_block, unpack
 from serverless_gc.worker import entry
 
-COLLECTOR_GOAL_US = 30.0
+COLLECTOR_GOAL_US = {1000: 10.0, 10_000: 30.0}
+"""To collect a result of so many numbers, without its checksum."""
+REPEATS = 20
 
 
-def tell(capsys, text):
-    with capsys.disabled():
-        sys.stdout.write(f"\n{text}\n")
+FIXED_COST = pytest.mark.xfail(
+    reason="1,080 additions, twice the goal: reading the header, filing and the engine do not depend on the length",
+    strict=False,
+)
 
 
-def median_us(function, repeats=200):
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
-
-
-@pytest.mark.parametrize("size", [1000, 10_000])
-def test_collector(benchmark, capsys, size):
+@pytest.mark.parametrize("size", [pytest.param(1000, marks=FIXED_COST), 10_000])
+def test_collector(benchmark, hold, size):
     """Unpack, check, file and test decodability: everything that runs for a result that landed."""
     n, k = 64, 48
     code = get("polar", n_workers=n, k=k)
@@ -49,6 +42,8 @@ def test_collector(benchmark, capsys, size):
         Reply("run", 1, f"1-{i}", i, 0, "ok", value=values[i], times=times, stats=stats).to_bytes() for i in range(n)
     ]
     specs = [TaskSpec(f"1-{i}", i, 1) for i in range(n)]
+    checksums = partial(fastest, lambda: [unpack(reply) for reply in replies])
+    unchecked = partial(fastest, lambda: [unpack(reply, verify=False) for reply in replies])
     memory = Collector(code, (size,), np.dtype(float)).answer  # touched once: page faults belong to the allocation
 
     def fresh():
@@ -67,22 +62,23 @@ def test_collector(benchmark, capsys, size):
             engine.handle(Arrived(specs[i], reply.value, stats=reply.stats), 1.0)
         return n
 
+    def measure():
+        prepared = [fresh()[0] for _ in range(REPEATS)]
+        collected = fastest(lambda: collect(*prepared.pop()), REPEATS) / count
+        return (collected - (checksums() - unchecked()) / n) / seconds_of_an_addition()
+
     count = collect(*fresh()[0])
-    benchmark.pedantic(collect, setup=fresh, rounds=50, warmup_rounds=3)
-    each = statistics.median(benchmark.stats.stats.data) / count * 1e6
-    checksum = median_us(lambda: unpack(replies[0])) - median_us(lambda: unpack(replies[0], verify=False))
-    target = np.empty(size)
-    copy = median_us(lambda: np.copyto(target, values[0]))
-    benchmark.extra_info.update(us_per_result=round(each, 1), checksum_us=round(checksum, 1), copy_us=round(copy, 2))
-    tell(
-        capsys,
-        f"collector, {size} numbers: {each:.1f} us a result, {checksum:.1f} of it the checksum; "
-        f"one copy {copy:.2f} us; goal {COLLECTOR_GOAL_US:g} without checksum",
+    benchmark.pedantic(collect, setup=fresh, rounds=20, warmup_rounds=3)
+    benchmark.extra_info["us per result"] = round(1e6 * benchmark.stats.stats.min / count, 1)
+    hold(
+        f"collector: a result of {size} numbers but its checksum, in additions to a set",
+        measure,
+        at_most=goal_in_additions(COLLECTOR_GOAL_US[size]),
     )
 
 
 @pytest.mark.parametrize("n", [64, 256, 1024])
-def test_local_round(benchmark, capsys, n):
+def test_local_round(benchmark, n):
     """One product of a matrix with one small row per block."""
     k = n * 3 // 4
     rng = np.random.default_rng(0)
@@ -90,7 +86,7 @@ def test_local_round(benchmark, capsys, n):
     with sgc.Session() as session:
         data = session.encode(X, code="mds", n_workers=n, k=k)
         benchmark.pedantic(data.matvec, args=(x,), rounds=20, warmup_rounds=3)
-    each = statistics.median(benchmark.stats.stats.data) / n * 1e6
+    each = benchmark.stats.stats.min / n * 1e6
 
     store = MemoryStore()
     blobs = store.blobs()
@@ -100,6 +96,5 @@ def test_local_round(benchmark, capsys, n):
         for i in range(200)
     ]
     pending = iter(payloads)
-    inline = median_us(lambda: entry.run(next(pending), lambda _: blobs), repeats=len(payloads))
+    inline = 1e6 * fastest(lambda: entry.run(next(pending), lambda _: blobs), len(payloads))
     benchmark.extra_info.update(us_per_task=round(each, 1), worker_in_line_us=round(inline, 1))
-    tell(capsys, f"local round, N={n}: {each:.0f} us a task, the worker called in line {inline:.0f} us")

@@ -9,6 +9,7 @@ from serverless_gc.codes.peeling.ldpc import LDPCCode
 from serverless_gc.codes.peeling.lt import LTCode
 from serverless_gc.codes.peeling.plan import plan_peel
 from serverless_gc.codes.peeling.schedule import Schedule, make_schedule
+from serverless_gc.codes.peeling.sums import LONG
 
 
 def relative(answer, exact):
@@ -112,6 +113,36 @@ def decoded(code, schedule, coded, arrived):
     out = np.empty((code.k, coded.shape[1]), dtype=coded.dtype)
     plan.run({i: coded[i] for i in arrived}, out, coded.dtype)
     return out, plan
+
+
+@pytest.mark.parametrize("order", ["breadth-first", "minimum-variance"])
+@pytest.mark.parametrize("code", [LTCode(2, 40, alpha=2.0, seed=1), LDPCCode(48, 36, seed=1)], ids=["lt", "ldpc"])
+def test_long_rows_give_what_short_ones_give(code, order):
+    """Long rows are summed one by one, short ones round by round: the same blocks, whichever are wanted or carried."""
+    rng = np.random.default_rng(0)
+    blocks = rng.normal(size=(code.k, LONG + 3))
+    coded = code.encode(blocks)
+    for arrived in (range(code.n_messages), rng.permutation(code.n_messages)[: code.n_messages - 6].tolist()):
+        schedule = make_schedule(code.equations, code.equations.present(arrived), order)
+        wanted = np.flatnonzero(schedule.known[: code.k])
+        plan = plan_peel(code.equations, schedule, wanted)
+        out, pieces = np.zeros_like(blocks), np.zeros_like(blocks)
+        plan.run({i: coded[i] for i in arrived}, out, coded.dtype)
+        np.testing.assert_allclose(out[wanted], blocks[wanted], atol=1e-12)
+        for first in range(0, LONG + 3, 1000):
+            columns = slice(first, first + 1000)
+            plan.run({i: coded[i, columns] for i in arrived}, pieces[:, columns], coded.dtype)
+        np.testing.assert_allclose(out, pieces, atol=1e-13)
+
+
+def test_checks_that_say_that_a_symbol_is_zero():
+    """A sum of nothing is not a row operation, however long the rows are."""
+    code = LDPCCode(4, 2, checks=[(2,), (0, 1, 2, 3)])
+    blocks = np.random.default_rng(0).normal(size=(2, LONG))
+    coded = code.encode(blocks)
+    assert not coded[2].any()
+    answer, _ = code.decode({1: coded[1], 3: coded[3]})
+    np.testing.assert_allclose(answer, blocks, atol=1e-14)
 
 
 @pytest.mark.parametrize(("dtype", "limit", "lost"), [(np.float64, 3e-14, 1e-12), (np.float32, 2e-5, 1e-3)])

@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from serverless_gc.codes.blocks import same_memory
+from serverless_gc.codes.peeling.elimination import eliminations
 from serverless_gc.codes.peeling.equations import Equations, gather
 from serverless_gc.codes.peeling.residual import Residual
 from serverless_gc.codes.peeling.schedule import Schedule
-from serverless_gc.codes.peeling.sums import LONG, gathered, record_sum, write_columns
-from serverless_gc.codes.program import ZERO, Program, Recorder, Row
+from serverless_gc.codes.peeling.sums import LONG, gathered, write_columns
 from serverless_gc.codes.threads import single_blas_thread
 from serverless_gc.types import Array, FloatArray
 
@@ -40,8 +41,10 @@ class PeelPlan:
     ----------
     messages
         Message each row starts from, -1 for zero.
-    rounds
-        ``(first, last, matrix)``: rows ``first:last`` subtract ``matrix @ rows``, shape ``(last - first, n_rows)``.
+    bounds
+        Round ``r`` is the rows ``bounds[r]:bounds[r + 1]``.
+    indptr, operands
+        Row ``t`` subtracts the rows ``operands[indptr[t]:indptr[t + 1]]``, all of earlier rounds.
     peeled, rows
         Wanted variables that were peeled, and the row of each.
     solved
@@ -58,7 +61,9 @@ class PeelPlan:
     """
 
     messages: Array
-    rounds: tuple[tuple[int, int, sp.csr_array], ...]
+    bounds: tuple[int, ...]
+    indptr: Array
+    operands: Array
     peeled: Array
     rows: Array
     solved: Array
@@ -95,8 +100,7 @@ class PeelPlan:
             Variables to copy, and the message that carries each.
         """
         solution = self.solution.astype(dtype, copy=False)
-        same = all(row.dtype == dtype for row in [targets[0], *values.values()])
-        if same and len(self.peeled) and len(targets[0]) >= LONG:
+        if len(targets[0]) >= LONG and self._runs_as_program([targets[0], *values.values()], dtype):
             with single_blas_thread():
                 self._run_program(values, targets, solution, carried)
             return
@@ -107,18 +111,32 @@ class PeelPlan:
             with single_blas_thread():
                 self._run_sparse(values, targets, solution)
 
+    def _runs_as_program(self, rows: Sequence[Array], dtype: np.dtype[np.generic]) -> bool:
+        if not len(self.peeled) or any(row.dtype != dtype for row in rows):
+            return False
+        # A sum of nothing is zero: checks of a single variable say so.
+        return not ((self.messages < 0) & (np.diff(self.indptr) == 0)).any()
+
     def _run_sparse(self, values: Mapping[int, Array], targets: Array | Sequence[Array], solution: Array) -> None:
         """Round by round, each one sparse product."""
         dtype = solution.dtype
         zeros = np.zeros(len(targets[0]), dtype)
         sources = [zeros if i < 0 else values[i] for i in self.messages.tolist()]
-        rounds = [(first, last, matrix.astype(dtype, copy=False)) for first, last, matrix in self.rounds]
+        rounds = [(first, last, self._matrix(first, last, dtype)) for first, last in pairwise(self.bounds[1:])]
         for columns, tile in gathered(sources, dtype):
             for first, last, matrix in rounds:
                 tile[first:last] -= matrix @ tile
             write_columns(targets, self.peeled, columns, tile[self.rows])
             if len(self.solved):
                 write_columns(targets, self.solved, columns, solution @ tile[len(tile) - solution.shape[1] :])
+
+    def _matrix(self, first: int, last: int, dtype: np.dtype[Any]) -> sp.csr_array:
+        """Return what rows ``first:last`` subtract."""
+        start, stop = self.indptr[first], self.indptr[last]
+        return sp.csr_array(
+            (np.ones(stop - start, dtype), self.operands[start:stop], self.indptr[first : last + 1] - start),
+            shape=(last - first, len(self.messages)),
+        )
 
     def _run_program(
         self,
@@ -128,33 +146,18 @@ class PeelPlan:
         carried: Mapping[int, int],
     ) -> None:
         """Operation by operation, straight from the messages to the targets; what is copied, when it is first read."""
-        inputs = {i: name for name, i in enumerate(values)}
-        recorder = Recorder(len(inputs))
-        names = self._record(recorder, inputs)
-        open_rows = names[len(names) - solution.shape[1] :] if len(self.solved) else []
-        wanted = [names[t] for t in self.rows.tolist()] + [inputs[i] for i in carried.values()]
-        program = Program.build(recorder, wanted, open_rows)
+        ids = sorted(values)
+        n_open = solution.shape[1] if len(self.solved) else 0
+        program, width = eliminations(
+            self.messages, self.indptr, self.operands, self.rows, n_open, ids, list(carried.values())
+        )
 
         def solve(_: Sequence[Array], checks: Array, columns: slice) -> None:
             write_columns(targets, self.solved, columns, solution @ checks)
 
         written = [targets[v] for v in [*self.peeled.tolist(), *carried]]
-        program.run(list(values.values()), written, solution.dtype, finish=solve if len(self.solved) else None)
-
-    def _record(self, recorder: Recorder, inputs: Mapping[int, Row]) -> list[Row]:
-        names: list[Row] = []
-        subtracted = [np.empty(0, dtype=np.int64)] * len(self.messages)
-        for first, last, matrix in self.rounds:
-            subtracted[first:last] = np.split(matrix.indices, matrix.indptr[1:-1])
-        for message, others in zip(self.messages.tolist(), subtracted, strict=True):
-            if message >= 0:
-                row = inputs[message]
-                for t in others.tolist():
-                    row = recorder.sub(row, names[t])
-            else:
-                row = recorder.sub(ZERO, record_sum(recorder, [names[t] for t in others.tolist()]))
-            names.append(row)
-        return names
+        finish = solve if len(self.solved) else None
+        program.run([values[i] for i in ids], written, solution.dtype, finish=finish, tile=width // solution.itemsize)
 
 
 def plan_peel(
@@ -174,8 +177,7 @@ def plan_peel(
         What is left for a dense solve, of full rank, if any wanted variable is among it.
     """
     order = _Steps.of(equations, schedule, residual).needed_for(wanted)
-    rounds = tuple((first, last, order.matrix(first, last)) for first, last in pairwise(order.bounds))
-    noise, own = order.variances(equations, rounds)
+    noise, own = order.variances(equations)
     variables = np.asarray(wanted, dtype=np.int64)
     rows = order.place[variables]
     peeled, solved = rows >= 0, rows < 0
@@ -192,7 +194,9 @@ def plan_peel(
     starts = np.where(order.equations < equations.n_messages, order.equations, -1)
     return PeelPlan(
         starts,
-        tuple(step for step in rounds if step[2].nnz),
+        order.bounds,
+        order.indptr,
+        order.indices,
         variables[peeled],
         rows[peeled],
         variables[solved],
@@ -261,20 +265,13 @@ class _Steps:
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return _Steps(self.equations[needed], bounds, indptr, moved[self.indices[where]], place, self.n_open)
 
-    def matrix(self, first: int, last: int) -> sp.csr_array:
-        """Return what rows ``first:last`` subtract."""
-        start, stop = self.indptr[first], self.indptr[last]
-        return sp.csr_array(
-            (np.ones(stop - start), self.indices[start:stop], self.indptr[first : last + 1] - start),
-            shape=(last - first, len(self.equations)),
-        )
-
-    def variances(
-        self, equations: Equations, rounds: Sequence[tuple[int, int, sp.csr_array]]
-    ) -> tuple[FloatArray, FloatArray]:
+    def variances(self, equations: Equations) -> tuple[FloatArray, FloatArray]:
         """Return the mean square errors of all rows; see `PeelPlan`."""
-        own, start = equations.variances
-        errors = np.stack([start[self.equations], own[self.equations]], axis=1)
-        for first, last, matrix in rounds:
-            errors[first:last] += matrix @ errors
-        return errors[:, 0], errors[:, 1]
+        own, start = (errors[self.equations] for errors in equations.variances)
+        counts = np.diff(self.indptr)
+        for first, last in pairwise(self.bounds[1:]):
+            operands = self.indices[self.indptr[first] : self.indptr[last]]
+            owner = np.repeat(np.arange(last - first), counts[first:last])
+            for errors in (start, own):
+                errors[first:last] += np.bincount(owner, weights=errors[operands], minlength=last - first)
+        return start, own

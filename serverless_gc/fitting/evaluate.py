@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from serverless_gc.policies import (
 )
 from serverless_gc.policies.following import Following
 from serverless_gc.session import Session
-from serverless_gc.types import Array, WaitPolicy
+from serverless_gc.types import Array, FloatArray, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, waiting
 
 __all__ = ["Evaluations", "TimeIsUp", "check_policy", "exact_rounds"]
@@ -166,6 +167,27 @@ class Evaluations:
         NotDecodableError, DeadlineExceeded
             If a round failed.
         """
+        value, gradient, report = await self._round(self._data.value_and_gradient_async, x, self._options)
+        self.spent(report, samples=self._data.n_rows if self._whole(report) else None)
+        self.delays.add(report)
+        if np.iscomplexobj(gradient):
+            raise InputError("complex data have complex gradients, and minimize serves real weights only")
+        return float(value), gradient
+
+    async def curvature(self, x: Array, kind: str, seed: tuple[int, int], sketch_rows: int | None) -> FloatArray:
+        """Return what second-order rules need to know of a point, see ``data.curvature``; errors are those of `at`."""
+        ask = self._data.curvature_async  # type: ignore[union-attr]  # `minimize` has checked it
+        taken = signature(ask).parameters
+        options = {name: value for name, value in self._options.items() if name in taken}
+        options |= {"kind": kind, "seed": seed, "sketch_rows": sketch_rows}
+        found: FloatArray
+        found, report = await self._round(ask, x, options)
+        self.spent(report, evaluations=0)
+        self.delays.add(report)
+        return found
+
+    async def _round(self, ask: Callable[..., Any], x: Array, options: Mapping[str, Any]) -> Any:
+        """Ask the data something about a point, within the time that is left."""
         deadline, last = self._deadline, False
         if self._seconds is not None:
             left = self._seconds - self.account.seconds
@@ -175,18 +197,11 @@ class Evaluations:
             deadline = left if last else deadline
         try:
             with waiting(self._policy):
-                value, gradient, report = await self._data.value_and_gradient_async(
-                    x, with_report=True, deadline=deadline, **self._options
-                )
+                return await ask(x, with_report=True, deadline=deadline, **options)
         except DeadlineExceeded:
             if last:
                 raise TimeIsUp from None
             raise
-        self.spent(report, samples=self._data.n_rows if self._whole(report) else None)
-        self.delays.add(report)
-        if np.iscomplexobj(gradient):
-            raise InputError("complex data have complex gradients, and minimize serves real weights only")
-        return float(value), gradient
 
     def _whole(self, report: Report) -> bool:
         """Whether every row entered a gradient once."""

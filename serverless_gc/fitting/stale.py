@@ -74,10 +74,10 @@ class StaleLoop(Loop):
         if given := {"max_error", "wait", "on_undecodable"} & set(self.objective):
             raise InputError(f"{min(given)} does not go with a policy that keeps tasks in flight")
         await super(StaleLoop, self)._begin()
-        if isinstance(self.rule, Searching):
+        if self.needs or isinstance(self.rule, Searching):
             raise InputError(
-                f"a line search compares exact values, and stale gradients have none: {self.plan.name} does not go "
-                "with this policy; take 'gradient-descent', 'momentum' or 'adam' with lr="
+                f"line searches and second-order steps take exact values of one point, and stale gradients have none: "
+                f"{self.plan.name} does not go with this policy; take 'gradient-descent', 'momentum' or 'adam' with lr="
             )
 
     async def _steps(self, bar: Any) -> Reason:

@@ -75,6 +75,11 @@ class NaturalGradient:
         if bool(self.blocks) != (self.kind == "block") or any(size < 1 for size in self.blocks):
             raise InputError(f"blocks must be positive sizes, and given for kind='block' only, got {self.blocks!r}")
 
+    @property
+    def needs(self) -> str:
+        """What every update has to bring in its ``meta``."""
+        return "sum_of_squares" if self.kind == "diag" else "fisher"
+
     def init(self, x: Array) -> State:
         """Return the state before the first step: the sum of estimates, and of their weights."""
         shape = x.shape if self.kind == "diag" else (x.size, x.size)
@@ -92,7 +97,7 @@ class NaturalGradient:
         return x - as_schedule(self.lr)(t) * preconditioned, (total, weight)
 
     def _estimate(self, update: Update, shape: tuple[int, ...]) -> Array:
-        name = "sum_of_squares" if self.kind == "diag" else "fisher"
+        name = self.needs
         if name not in update.meta or np.shape(update.meta[name]) != shape:
             raise InputError(
                 f"NaturalGradient(kind={self.kind!r}) needs meta[{name!r}] of shape {shape} with every update, got "
@@ -103,9 +108,10 @@ class NaturalGradient:
     def _solve(self, fisher: Array, direction: Array) -> Array:
         if self.kind == "diag":
             scale = fisher + self.damping
-            if not (scale > 0).all():
+            moving = direction != 0  # a parameter that nothing depends on has neither slope nor information
+            if not (scale[moving] > 0).all():
                 raise np.linalg.LinAlgError("a parameter has no Fisher information: damp more")
-            return np.asarray(direction / scale)
+            return np.divide(direction, scale, out=np.zeros_like(scale), where=moving)
         flat = direction.reshape(-1)
         sizes = self.blocks or (flat.size,)
         ends = np.cumsum(sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class SketchedNewton:
 
     lr: Rate = 1.0
     l2: float = 0.0
+    needs: ClassVar[str] = "hessian_root"
 
     def __post_init__(self) -> None:
         as_schedule(self.lr)

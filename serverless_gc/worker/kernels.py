@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, CsrBlock
-from serverless_gc.worker import losses
+from serverless_gc.worker import curvature, losses
 from serverless_gc.worker.products import multiply, multiply_transposed
 
 __all__ = [
@@ -94,6 +94,24 @@ def normal_messages(
         yield multiply_transposed(block, multiply(block, operand))
 
 
+def sketch(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Return the message of `sketch_messages`, or for several blocks the stack of them."""
+    return _stacked(sketch_messages(blocks, operand, params))
+
+
+def sketch_messages(
+    blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Yield each block, from block ``first`` on, with its columns added up in ``params["rows"]`` buckets.
+
+    The operand has two columns: the bucket of each column of the block, and what it is multiplied by.
+    """
+    operand = _need_operand("sketch", operand)
+    buckets, factors = operand[:, 0].astype(np.int64), operand[:, 1]
+    for block in blocks[first:]:
+        yield curvature.sketched_columns(block, buckets, factors, int(params["rows"]))
+
+
 def coordinates(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return ``u = block @ operand``, padded with zeros to ``params["size"]`` entries, then ``block.T @ u``."""
     operand = _need_operand("coordinates", operand)
@@ -150,6 +168,9 @@ def gradient_messages(
         Whether all parts of a message have the same coefficient, which is then given once; they are summed first.
     ``value``
         Whether the loss itself goes along, as one more entry behind the gradient.
+    ``measure``
+        Kernel ``"curvature"``: what is computed of a part instead of its gradient, flattened likewise, see
+        `serverless_gc.worker.curvature.measured`; ``size`` is its length. For built-in losses.
     ``dtype``
         Of the messages, float64 by default; sums are formed in double precision.
     """
@@ -218,7 +239,8 @@ class _Parts:
         self._parts = [blocks[i : i + per_part] for i in range(0, len(blocks), per_part)]
         if any(isinstance(a, CsrBlock) for _, *labels in self._parts for a in labels):
             raise ValueError("kernel 'gradient': labels and weights must be dense arrays")
-        self.size = w.size + self._value
+        self._measure = params.get("measure")
+        self.size = w.size + self._value if self._measure is None else int(self._measure["size"])
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -246,6 +268,9 @@ class _Parts:
             return functions.call(self._loss, [X, y, *rest], self._w, where, value=self._value)
         weight: Any = rest[0] if rest else None
         labels: Any = y
+        if self._measure is not None:
+            _, place, _ = self._params["parts"][i]
+            return 0.0, curvature.measured(self._measure, X, labels, weight, self._w, self._loss, place)
         z = multiply(X, self._w)
         value = self._loss.value(z, labels, weight) if self._value else 0.0
         return value, multiply_transposed(X, self._loss.residual(z, labels, weight))
@@ -271,14 +296,22 @@ KERNELS: Mapping[str, Kernel] = {
     "matvec": matvec,
     "normal": normal,
     "coordinates": coordinates,
+    "curvature": gradient,
     "gradient": gradient,
     "matmul": matmul,
     "node-gradient": node_gradient,
+    "sketch": sketch,
     "noop": noop,
 }
 """Name -> function."""
 
-STREAMS: Mapping[str, Stream] = {"gradient": gradient_messages, "matvec": matvec_messages, "normal": normal_messages}
+STREAMS: Mapping[str, Stream] = {
+    "curvature": gradient_messages,
+    "gradient": gradient_messages,
+    "matvec": matvec_messages,
+    "normal": normal_messages,
+    "sketch": sketch_messages,
+}
 """Name -> function, for kernels that can give one message after the other."""
 
 

@@ -77,15 +77,17 @@ class Curvature:
             raise InputError("the curvature of a function of one's own is not known: take a loss by its name")
         if y is None:
             raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
-        if w.ndim != 1 or w.dtype.kind == "c":
-            raise InputError(f"curvature is computed for real weights of shape ({shape[1]},), got {w.dtype} {w.shape}")
         if reduction not in {"sum", "mean"}:
             raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
         named = find_loss(loss)
+        if not named.separable:
+            raise InputError(f"loss {named.name!r} is no sum over the entries of X @ w: take method='lbfgs'")
+        if w.ndim != 1 or w.dtype.kind == "c":
+            raise InputError(f"curvature is computed for real weights of shape ({shape[1]},), got {w.dtype} {w.shape}")
         try:
             named.curvature(np.zeros(1), y[:1])
         except ValueError as exc:
-            raise InputError(f"{exc}; take method='lbfgs'") from exc
+            raise InputError(str(exc)) from exc
         asked = SKETCH_ROWS_PER_COLUMN * shape[1] if sketch_rows is None else check_whole("sketch_rows", sketch_rows, 1)
         scale = 1.0 if reduction == "sum" else 1.0 / shape[0]
         return cls(kind, named, *shape, min(asked, shape[0]), tuple(seed), scale)  # type: ignore[arg-type]  # checked

@@ -332,13 +332,15 @@ class CodedData(PairData):
         asked = Curvature.checked(kind, weights, shape, self.y, loss, reduction, sketch_rows, seed)
         call = RowObjective(weights, self.n_rows, self.y, asked.loss, 0.0, reduction, sample_weight)
         asked.columns(np.zeros(1), call.y[:1], None)  # refuses what the columns cannot give
+        matrix = await self._pair.matrix(1)
+        if not matrix.real:
+            raise InputError("curvature is computed of real data, these are complex")
         z, report = self.predictions(weights), Report(rounds=0)
         if z is None:
             z, report = await self._product(0, weights, deadline)
             self.remember(weights, z)
         buckets, factors = asked.columns(z, call.y, call.sample_weight)
         remaining = None if deadline is None else max(deadline - report.elapsed, 1e-3)
-        matrix = await self._pair.matrix(1)
         job = sketch_job(matrix, buckets, factors, asked.rows, self._publish)
         sketched, second = await self._run(job, remaining)
         found = asked.of_columns(sketched)

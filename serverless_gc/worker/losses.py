@@ -45,9 +45,18 @@ def _real_labels(name: str, z: Array, y: Array) -> Array:
 
 
 class Loss(ABC):
-    """One loss. Subclasses say what labels they take and what one entry costs."""
+    """One loss. Subclasses say what labels they take and what one entry costs.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    separable
+        Whether it is a sum over the entries of ``z``, so that its second derivative is one number for each of them.
+    """
 
     name: ClassVar[str]
+    separable: ClassVar[bool] = True
 
     def value(self, z: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the loss, summed over the rows.
@@ -146,7 +155,7 @@ class Loss(ABC):
 
     def _bend(self, z: Array, y: Array) -> Array:  # noqa: ARG002 - for those that have one
         """Return the second derivative with respect to each entry of ``z``, fresh."""
-        raise ValueError(f"loss {self.name!r} has no second derivative for each entry of X @ w")
+        raise ValueError(f"loss {self.name!r} does not tell its second derivative for each entry of X @ w")
 
 
 def _column(weight: Array, like: Array) -> Array:
@@ -236,6 +245,7 @@ class Softmax(Loss):
     """
 
     name: ClassVar[str] = "softmax"
+    separable: ClassVar[bool] = False
 
     def _labels(self, z: Array, y: Array) -> Array:
         if z.ndim != 2 or z.shape[1] < 2 or z.dtype.kind == "c":

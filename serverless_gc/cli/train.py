@@ -33,6 +33,8 @@ L1 = 1e-5
 """Weight of ``||w||_1`` for the methods that are made for it; so small that losses can be compared."""
 SEARCHING = ("lbfgs", "natural-gradient", "sketched-newton")
 """Methods that search for their step lengths, and so take exact values."""
+_ROUNDING = 1e-12
+"""Losses that differ by less are the same."""
 ADAPTIVE_LR = 0.05
 """Step length of the methods whose steps do not scale with the gradient."""
 
@@ -109,7 +111,7 @@ def train(
     least = _least(X, y)
     console.print(_table(runs, least))
     if apart:
-        console.print(f"Left out, for steps that take exact values of one point: {', '.join(apart)}.", soft_wrap=True)
+        console.print(f"Left out, because these take exact values of one point: {apart}.", soft_wrap=True)
     start = loss_at(X, y, np.zeros(X.shape[1]))
     if worse := [f"{run.method} with {run.policy}" for run in ended_above(runs, start)]:
         console.print(
@@ -156,16 +158,14 @@ def _session(backend: str, slow: Stragglers, seed: int) -> Session:
     return Session(backend, inject=slow, seed=seed)
 
 
-def _pairs(methods: Sequence[str], waits: Sequence[Waiting]) -> tuple[list[tuple[str, Waiting]], list[str]]:
-    """Pair methods and policies; also name the pairs of which one needs what the other does not give."""
-    apart = [(m, w) for m in methods for w in waits if m in SEARCHING and w.answers != "exact"]
-    pairs = [(m, w) for m in methods for w in waits if (m, w) not in apart]
+def _pairs(methods: Sequence[str], waits: Sequence[Waiting]) -> tuple[list[tuple[str, Waiting]], str]:
+    """Pair methods and policies; also say which do not go together, because one needs what the other does not give."""
+    picky, rough = [m for m in methods if m in SEARCHING], [w for w in waits if w.answers != "exact"]
+    pairs = [(m, w) for m in methods for w in waits if not (m in picky and w in rough)]
+    apart = f"{', '.join(picky)} with {', '.join(w.word for w in rough)}"
     if not pairs:
-        raise InputError(
-            f"{', '.join(methods)} take exact values of one point, and {', '.join(w.word for w in waits)} give none: "
-            "take another method or policy"
-        )
-    return pairs, [f"{method} with {wait.word}" for method, wait in apart]
+        raise InputError(f"{apart}: these methods take exact values of one point; take others, or another policy")
+    return pairs, apart if picky and rough else ""
 
 
 def suited(code: Code) -> list[str]:
@@ -226,20 +226,20 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
 
     platform = Platform()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), caption_justify="left")
-    table.add_column("method", no_wrap=True)
-    table.add_column("policy", no_wrap=True)
+    table.add_column("method\n  policy", no_wrap=True)
     headings = ("steps/\ngrads", "final\nloss", "above\nleast", "seconds", "billed\nseconds")
     for heading in (*headings, "waste", "store\nr/w", "dollars"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for run in runs:
-        account = run.fit.account
+    for i, run in enumerate(runs):
+        if i == 0 or runs[i - 1].method != run.method:
+            table.add_row(run.method)
+        account, above = run.fit.account, run.loss - least
         later = "" if account.run_on is None else f" +{account.run_on:.0f}"
         table.add_row(
-            run.method,
-            run.policy,
+            f"  {run.policy}",
             f"{account.updates}/{account.evaluations}",
             f"{run.loss:.5f}",
-            f"{run.loss - least:.1e}",
+            f"{above:.1e}" if not above < _ROUNDING else f"<{_ROUNDING:.0e}",
             f"{account.seconds:.1f}",
             f"{account.billed_seconds:.0f}{later}",
             f"{account.busy_wasted / account.billed_seconds:.0%}",

@@ -19,7 +19,7 @@ ANY_CODE = (
     *("deadline:0.3", "cutoff", "cutoff-kalman"),
 )
 """What ``all`` stands for with a data code; ``{most}`` is seven eighths of the workers, ``{half}`` half of them."""
-GRADIENT_CODE = (*ANY_CODE, "until-error:0.1", "fresh-k:{most}", "k-async:{half}", "k-batch-async:{half}")
+GRADIENT_CODE = (*ANY_CODE, "until-error:0.25", "fresh-k:{most}", "k-async:{half}", "k-batch-async:{half}")
 """The same with a gradient code."""
 
 _FULL_EVERY = 8

@@ -188,8 +188,11 @@ def suited(code: Code) -> list[str]:
 
 def _train_one(data: Any, method: str, wait: Waiting, lr: float | None, steps: int) -> Fit:
     from serverless_gc.fitting import minimize
+    from serverless_gc.gradient_data import GradientData
 
     options: dict[str, Any] = {"on_undecodable": "approximate"} if wait.answers == "approximate" else {}
+    if method == "natural-gradient" and isinstance(data, GradientData):
+        options["fisher"] = "full"
     return minimize(
         data,
         np.zeros(data.n_cols),
@@ -248,7 +251,8 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
         )
     table.caption = (
         "grads: gradients computed. final loss: in NumPy, at the weights found; the least one is SciPy's; fista and "
-        f"proximal minimize {L1:g} * ||w||_1 on top. billed seconds: of all attempts, up to when they were given up, + "
+        f"proximal minimize {L1:g} * ||w||_1 on top; natural-gradient takes a full Fisher matrix with gradient codes, a "
+        "diagonal one with data codes. billed seconds: of all attempts, up to when they were given up, + "
         "what comes on top if nothing stops them then. waste: share of billed seconds that entered no answer. store: "
         "requests that read, and that write or list, not counting workers that were given up. dollars: us-east-1, "
         f"functions of {platform.memory_mb} MB, all included."

@@ -97,7 +97,9 @@ async def minimize_async(
         do unless a number is given, whose unit is the full step.
     sketch_rows
         Rows of the sketch of the Hessian with ``"sketched-newton"``, 10 for each column by default, at most ``n_rows``,
-        with which it is exact; a new sketch for every step. With ``"natural-gradient"`` on a data code likewise.
+        with which it is exact; a new sketch for every step. With ``"natural-gradient"`` on a data code likewise. A
+        worker of a data code returns its columns of the sketch, one of a gradient code all of it: there
+        ``fisher="full"``, the same matrix unsketched, is the smaller message.
     fisher
         With ``"natural-gradient"``: ``"diagonal"``, the mean squares of the gradients of single rows, exact with
         gradient codes and estimated by a sketch with data codes; or ``"full"``, ``X.T D X`` with the second derivatives

@@ -127,9 +127,7 @@ def test_methods_that_take_exact_values_are_not_run_on_others():
 def test_the_policies_that_suit_a_code():
     assert suited(get("polar", n_workers=16))[5:7] == ["k-sync:14", "deadline:0.3"]
     assert len(suited(get("frc", n_workers=16))) == len(GRADIENT_CODE)
-    assert (
-        suited(get("cyclic-mds", n_workers=16))[-1] == "until-error:0.25"
-    )  # its results are no gradients by themselves
+    assert suited(get("cyclic", n_workers=16))[-1] == "until-error:0.25"  # its results are no gradients by themselves
     assert {parse_policy(word.format(most=7, half=4)).answers for word in ANY_CODE} == {"exact"}
 
 

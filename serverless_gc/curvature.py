@@ -117,19 +117,16 @@ class Curvature:
 
     # -- coded columns -------------------------------------------------------------------------------
 
-    def columns(self, z: Array, y: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Return bucket and factor of each row, for a sketch of the coded columns.
-
-        Raises
-        ------
-        InputError
-            If the matrix itself were needed.
-        """
+    def check_columns(self) -> None:
+        """Raise `InputError` if the matrix itself were needed."""
         if self.kind == "fisher":
             raise InputError(
                 "the full Fisher matrix needs a gradient code, whose workers hold whole rows: take "
                 "method='sketched-newton', which sketches the same matrix, or fisher='diagonal', or code='frc'"
             )
+
+    def columns(self, z: Array, y: Array, weight: Array | None) -> tuple[Array, Array]:
+        """Return bucket and factor of each row, for a sketch of the coded columns."""
         buckets, signs = buckets_and_signs(self.seed, 0, self.n_rows, None if self.rows == self.n_rows else self.rows)
         squares = (
             self.loss.curvature(z, y, weight)

@@ -331,7 +331,7 @@ class CodedData(PairData):
         shape = (self.n_rows, self.n_cols)
         asked = Curvature.checked(kind, weights, shape, self.y, loss, reduction, sketch_rows, seed)
         call = RowObjective(weights, self.n_rows, self.y, asked.loss, 0.0, reduction, sample_weight)
-        asked.columns(np.zeros(1), call.y[:1], None)  # refuses what the columns cannot give
+        asked.check_columns()
         matrix = await self._pair.matrix(1)
         if not matrix.real:
             raise InputError("curvature is computed of real data, these are complex")

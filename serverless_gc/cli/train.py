@@ -251,10 +251,10 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
         )
     table.caption = (
         "grads: gradients computed. final loss: in NumPy, at the weights found; the least one is SciPy's; fista and "
-        f"proximal minimize {L1:g} * ||w||_1 on top; natural-gradient takes a full Fisher matrix with gradient codes, a "
-        "diagonal one with data codes. billed seconds: of all attempts, up to when they were given up, + "
-        "what comes on top if nothing stops them then. waste: share of billed seconds that entered no answer. store: "
-        "requests that read, and that write or list, not counting workers that were given up. dollars: us-east-1, "
+        f"proximal minimize {L1:g} * ||w||_1 on top; natural-gradient takes a full Fisher matrix with gradient codes, "
+        "a diagonal one with data codes. billed seconds: of all attempts, up to when they were given up, + what comes "
+        "on top if nothing stops them then. waste: share of billed seconds that entered no answer. store: requests "
+        "that read, and that write or list, not counting workers that were given up. dollars: us-east-1, "
         f"functions of {platform.memory_mb} MB, all included."
     )
     return table

@@ -1,5 +1,7 @@
 """The curvature of a loss from coded data: whichever code, the same sketch; with stragglers and without."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -63,6 +65,20 @@ def test_every_exact_code_gives_the_same_root(session, logistic, name):
     assert report.check().rounds == (2 if isinstance(data, CodedData) else 1)
     mean = data.curvature(w, loss="logistic", sketch_rows=ROWS, seed=SEED, reduction="mean")
     np.testing.assert_allclose(mean, B / np.sqrt(N), atol=1e-6 * np.abs(B).max())
+
+
+@pytest.mark.parametrize("backend", ["local", "processes", "aws"])
+def test_every_backend_gives_the_same_root(request, logistic, backend):
+    X, y, w, _ = logistic
+    expected = root(X, bends(X, w))
+    running = request.getfixturevalue("running_aws").activated() if backend == "aws" else nullcontext()
+    with running, sgc.Session(backend) as s:
+        for code in ("polar", "frc"):
+            data = s.encode(X, y, code=code, n_workers=4)
+            B = data.curvature(w, loss="logistic", sketch_rows=ROWS, seed=SEED)
+            np.testing.assert_allclose(B, expected, atol=1e-12)
+            fit = sgc.minimize(data, w, method="sketched-newton", loss="logistic", l2=0.1, tolerance=1e-6)
+            assert fit.success
 
 
 @pytest.mark.parametrize("code", ["polar", "frc"])

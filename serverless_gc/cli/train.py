@@ -183,6 +183,8 @@ def suited(code: Code) -> list[str]:
     n = code.n_workers
     words = GRADIENT_CODE if isinstance(code, GradientCode) else ANY_CODE
     made = [word.format(most=n - max(1, n // 8), half=(n + 1) // 2) for word in words]
+    if not code.exact:  # whose gradients may never be exact
+        made = [word for word in made if not word.startswith(("until-decodable", "speculate"))]
     return made if gives_shares(code) else [word for word in made if parse_policy(word).answers != "stale"]
 
 

@@ -94,7 +94,8 @@ async def minimize_async(
         few coded products beforehand) or ``"backtracking"`` (a line search; ``"gradient-descent"``, ``"nesterov"``,
         ``"proximal"`` and ``"fista"``). None takes the first where the curvature of the loss is bounded, else the
         second; Adam and AMSGrad take their own default. L-BFGS always searches; sketched Newton and natural gradients
-        do unless a number is given, whose unit is the full step.
+        do unless a number is given, whose unit is the full step; where answers are approximate give one, since values
+        that err mislead a search.
     sketch_rows
         Rows of the sketch of the Hessian with ``"sketched-newton"``, 10 for each column by default, at most ``n_rows``,
         with which it is exact; a new sketch for every step. With ``"natural-gradient"`` on a data code likewise. A

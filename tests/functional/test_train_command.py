@@ -129,6 +129,7 @@ def test_the_policies_that_suit_a_code():
     assert len(suited(get("frc", n_workers=16))) == len(GRADIENT_CODE)
     assert suited(get("cyclic", n_workers=16))[-1] == "until-error:0.25"  # its results are no gradients by themselves
     assert {parse_policy(word.format(most=7, half=4)).answers for word in ANY_CODE} == {"exact"}
+    assert suited(get("bgc", n_workers=8))[:3] == ["wait-all", "backup", "k-sync:7"]
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ class Curvature:
         Raises
         ------
         InputError
-            If the kind is unknown, the weights are not a real vector, the number of rows is not positive, there are no
-            labels, or the loss has no second derivative for each row.
+            If the kind is unknown, the weights are not a real vector, the number of rows is not positive, a number of
+            the seed is negative, there are no labels, or the loss has no second derivative for each row.
         """
         if kind not in get_args(Kind):
             raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
@@ -90,7 +90,8 @@ class Curvature:
             raise InputError(str(exc)) from exc
         asked = SKETCH_ROWS_PER_COLUMN * shape[1] if sketch_rows is None else check_whole("sketch_rows", sketch_rows, 1)
         scale = 1.0 if reduction == "sum" else 1.0 / shape[0]
-        return cls(kind, named, *shape, min(asked, shape[0]), tuple(seed), scale)  # type: ignore[arg-type]  # checked
+        numbers = tuple(check_whole("seed", number, 0) for number in seed)
+        return cls(kind, named, *shape, min(asked, shape[0]), numbers, scale)  # type: ignore[arg-type]  # checked
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -88,8 +88,9 @@ class Bend:
 
     def check(self, method: Any) -> None:
         """Raise `InputError` unless it is valid and goes with the method."""
-        if not 0 <= check_number("damping", self.damping) < np.inf:
-            raise InputError(f"damping must be a finite number of at least 0, got {self.damping!r}")
+        for name, value in (("l2", self.l2), ("damping", self.damping)):
+            if not 0 <= check_number(name, value) < np.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
         if self.fisher not in get_args(Fisher):
             raise InputError(f"fisher must be one of {', '.join(get_args(Fisher))}, got {self.fisher!r}")
         if self.damping and method not in SECOND_ORDER:

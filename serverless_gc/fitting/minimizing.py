@@ -11,6 +11,7 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.manifests import manifest_to_bytes
+from serverless_gc.curvature import Curvature
 from serverless_gc.data import CodedData, Reduction
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError
@@ -29,7 +30,7 @@ from serverless_gc.optim.schedules import Rate
 from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import check_number, check_point, check_seconds, check_whole
 from serverless_gc.refusals import unknown_argument
-from serverless_gc.types import WaitPolicy
+from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, as_factory
 
 __all__ = ["minimize", "minimize_async"]
@@ -175,18 +176,12 @@ async def minimize_async(
     point = check_point(w0, "w0")
     if point.dtype.kind == "c":
         raise InputError("w0 must be real")
-    bend = Bend(l2, damping, fisher)
-    chosen = plan(method, lr, l1, prox, bend)
-    second_order = hasattr(chosen.make(1.0), "needs")
-    if second_order and not isinstance(data, (CodedData, GradientData)):
-        raise InputError(
-            f"method={chosen.name!r} needs the curvature of the loss, which {data.code.name!r} does not give: take "
-            "method='lbfgs', or a data code such as 'polar', or a gradient code such as 'frc'"
-        )
-    if sketch_rows is not None:
-        check_whole("sketch_rows", sketch_rows, 1)
-        if not second_order:
-            raise InputError(f"sketch_rows goes with method='sketched-newton' and 'natural-gradient', got {method!r}")
+    chosen = plan(method, lr, l1, prox, Bend(l2, damping, fisher))
+    needs = getattr(chosen.make(1.0), "needs", "")
+    if needs:
+        _check_curvature(data, needs, point, chosen.name, loss, reduction, sketch_rows, seed)
+    elif sketch_rows is not None:
+        raise InputError(f"sketch_rows goes with method='sketched-newton' and 'natural-gradient', got {method!r}")
     limits = _limits(max_rounds, tolerance, change, seconds, every)
     objective: dict[str, Any] = {"loss": loss, "l2": l2, "reduction": reduction, **options}
     if sample_weight is not None:
@@ -206,11 +201,11 @@ async def minimize_async(
         check_policy(probe)
     stale = probe is not None and probe.leftover == "keep"
     # One round is less accurate in the value, which searches compare; and when it is chosen depends on the past.
-    plain = checkpoint is not None or second_order or isinstance(chosen.make(1.0), Searching)
+    plain = checkpoint is not None or bool(needs) or isinstance(chosen.make(1.0), Searching)
     if plain and isinstance(data, CodedData) and objective.get("strategy", "auto") == "auto":
         objective["strategy"] = "two-round"
     asked = {"w0": point, "method": method, "lr": lr, "l1": l1, "prox": prox, "seed": seed, **objective}
-    if second_order:
+    if needs:
         asked |= {"sketch_rows": sketch_rows, "fisher": fisher, "damping": damping}
     asked.pop("deadline", None)
     settings = {name: words(value) for name, value in asked.items()}
@@ -238,6 +233,21 @@ async def minimize_async(
         sketch_rows=sketch_rows,
     )
     return await loop.run()
+
+
+def _check_curvature(
+    data: Data, needs: str, w0: Array, method: str, loss: AnyLoss, reduction: str, sketch_rows: int | None, seed: int
+) -> None:
+    """Raise `InputError` unless the data can tell what a second-order method needs to know."""
+    if not isinstance(data, (CodedData, GradientData)):
+        raise InputError(
+            f"method={method!r} needs the curvature of the loss, which {data.code.name!r} does not give: take "
+            "method='lbfgs', or a data code such as 'polar', or a gradient code such as 'frc'"
+        )
+    shape = (data.n_rows, data.n_cols)
+    asked = Curvature.checked(needs, w0, shape, data.y, loss, reduction, sketch_rows, (seed,))
+    if isinstance(data, CodedData):
+        asked.check_columns()
 
 
 def _limits(max_rounds: int, tolerance: float, change: float, seconds: float | None, every: int) -> Limits:

@@ -170,7 +170,7 @@ def gradient_messages(
         Whether the loss itself goes along, as one more entry behind the gradient.
     ``measure``
         Kernel ``"curvature"``: what is computed of a part instead of its gradient, flattened likewise, see
-        `serverless_gc.worker.curvature.measured`; ``size`` is its length. For built-in losses.
+        `serverless_gc.worker.curvature.measured`; ``size`` is its length. Not for functions.
     ``dtype``
         Of the messages, float64 by default; sums are formed in double precision.
     """

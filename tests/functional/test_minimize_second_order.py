@@ -202,12 +202,17 @@ def test_partitions_that_never_come_are_left_out():
         ("encoded", {"method": "sketched-newton"}, "needs the curvature of the loss, which 'encoded' does not give"),
         ("lcc-mmc", {"method": "natural-gradient"}, "needs the curvature of the loss"),
         ("frc", {"method": "sketched-newton", "loss": "softmax"}, "'softmax' is no sum"),
+        ("frc", {"method": "sketched-newton", "loss": np.dot}, "a function of one's own is not known"),
+        ("frc", {"method": "sketched-newton", "seed": -1}, "seed must be an integer of at least 0"),
+        ("frc", {"method": "sketched-newton", "l2": -1.0}, "l2 must be a finite number of at least 0"),
+        ("frc", {"method": NaturalGradient(1.0), "loss": "softmax"}, "'softmax' is no sum"),
     ],
 )
-def test_what_does_not_go_together_is_refused(session, regression, code, options, message):
+def test_what_does_not_go_together_is_refused_before_anything_runs(regression, code, options, message):
     X, y = regression
     w0 = np.zeros((P, 3)) if options.get("loss") == "softmax" else np.zeros(P)
     labels = np.arange(N) % 3 if options.get("loss") == "softmax" else y
-    data = session.encode(X, labels, code=code, n_workers=8)
-    with pytest.raises(InputError, match=message):
-        sgc.minimize(data, w0, **options)
+    with sgc.Session("simulated", inject=sgc.inject.Faults(fail=1.0), max_attempts=1) as s:  # whatever runs, fails
+        data = s.encode(X, labels, code=code, n_workers=8)
+        with pytest.raises(InputError, match=message):
+            sgc.minimize(data, w0, **options)

@@ -100,11 +100,11 @@ class Curvature:
 
     # -- partitions ----------------------------------------------------------------------------------
 
-    def measure(self) -> Mapping[str, Any]:
-        """Return what workers with partitions are told."""
+    def measure(self, *, behind: bool = False) -> Mapping[str, Any]:
+        """Return what workers with partitions are told: instead of the gradient, or behind it."""
         sketch = {"rows": self.rows, "whole": self.rows == self.n_rows, "seed": list(self.seed)}
         size = int(np.prod(self._shape))
-        return {"kind": self.kind, "size": size, **(sketch if self.kind == "hessian_root" else {})}
+        return {"kind": self.kind, "size": size, "behind": behind, **(sketch if self.kind == "hessian_root" else {})}
 
     def of_parts(self, total: Array, counted: float) -> FloatArray:
         """Give a sum over partitions its shape and scale.

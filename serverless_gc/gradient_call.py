@@ -227,17 +227,13 @@ class GradientCall:
 
     async def run(self, *, value: bool) -> tuple[float, Array, Report]:
         """Compute value (0 if not wanted), gradient and report."""
-        total, report = await self._total(value=value)
+        total, _, report = await self.summed(value=value)
         return (*self.finished(total, value=value), report)
 
-    async def measured(self, measure: Mapping[str, Any]) -> tuple[Array, float, Report]:
-        """Sum up something else of the partitions; also say which share of them entered, in the mean square."""
-        total, report = await self._total(value=False, measure=measure)
-        # The best weights miss by the same as what they count: other decoders count every partition once on average.
-        counted = 1.0 - report.error_per_partition if self.stop.decoder in {"optimal", "lstsq"} else 1.0
-        return total, counted, report
-
-    async def _total(self, *, value: bool, measure: Mapping[str, Any] | None = None) -> tuple[Array, Report]:
+    async def summed(
+        self, *, value: bool = False, measure: Mapping[str, Any] | None = None
+    ) -> tuple[Array, float, Report]:
+        """Sum over the partitions; also say which share of them entered, in the mean square."""
         owner = self.matrix.owner
         code, note = regrouped(self.data.code, self.data.latest, owner.late)
         async with self.job(code, value=value, measure=measure) as job:
@@ -246,7 +242,9 @@ class GradientCall:
         owner.late[n] = late_workers(report.spans, owner.late.get(n, frozenset()))
         if note:
             report = replace(report, notes=(*report.notes, note))
-        return total, self.matrix.reported(report)
+        # The best weights miss by the same as what they count: other decoders count every partition once on average.
+        counted = 1.0 - report.error_per_partition if self.stop.decoder in {"optimal", "lstsq"} else 1.0
+        return total, counted, self.matrix.reported(report)
 
     def _policy(self, owner: Owner, code: SumCode) -> WaitPolicy:
         return owner.policy_for(

@@ -124,6 +124,7 @@ class GradientData(Holding, Differentiable):
         wait: int | None = None,
         on_undecodable: OnUndecodable = "raise",
         decoder: str = "optimal",
+        with_squares: bool = False,
         with_report: bool = False,
         deadline: float | None = None,
     ) -> Any:
@@ -161,6 +162,8 @@ class GradientData(Holding, Differentiable):
             (the same by least squares), ``"one-step"`` (all alike, no system to solve), ``"algorithmic"`` (iterations),
             and with approximate codes ``"rescaled"`` (partitions count once on average) or what the code adds. The
             third and those behind it may be approximate where ``"optimal"`` is not; ``report.error`` is theirs.
+        with_squares
+            Also return the squares of the gradients of single rows, summed up, as `curvature` does, in the same round.
         with_report
             Also return the `Report`.
         deadline
@@ -170,6 +173,7 @@ class GradientData(Holding, Differentiable):
         -------
         (value, gradient) or (value, gradient, Report)
             A float and an array of the shape of ``w``, fresh and writable. ``report.error`` is 0 for an exact answer.
+            Squares come behind the gradient.
 
         Raises
         ------
@@ -183,8 +187,13 @@ class GradientData(Holding, Differentiable):
         """
         stop = Stop(max_error, wait, on_undecodable, decoder)
         call = GradientCall(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
-        value, gradient, report = await call.run(value=True)
-        return (value, gradient, report) if with_report else (value, gradient)
+        behind = self._asked(call.w, "sum_of_squares", loss, reduction) if with_squares else None
+        measure = None if behind is None else behind.measure(behind=True)
+        total, counted, report = await call.summed(value=True, measure=measure)
+        found: tuple[Any, ...] = call.finished(total, value=True)
+        if behind is not None:
+            found += (behind.of_parts(total[call.w.size : 2 * call.w.size], counted),)
+        return (*found, report) if with_report else found
 
     @homed
     @known_arguments
@@ -278,14 +287,24 @@ class GradientData(Holding, Differentiable):
         """
         stop = Stop(max_error, wait, on_undecodable, decoder)
         point = check_operand(w, self.n_cols, "w")
-        shape = (self.n_rows, self.n_cols)
-        asked = Curvature.checked(kind, point, shape, self.y, loss, reduction, sketch_rows, seed)
-        if self._matrix.complex:
-            raise InputError("curvature is computed of real data, these are complex")
+        asked = self._asked(point, kind, loss, reduction, sketch_rows, seed)
         call = GradientCall(self, self._matrix, point, asked.loss, 0.0, reduction, sample_weight, stop, deadline)
-        total, counted, report = await call.measured(asked.measure())
+        total, counted, report = await call.summed(measure=asked.measure())
         found = asked.of_parts(total, counted)
         return (found, report) if with_report else found
+
+    def _asked(
+        self,
+        w: Array,
+        kind: Kind,
+        loss: AnyLoss,
+        reduction: Reduction,
+        sketch_rows: int | None = None,
+        seed: Sequence[int] = (0,),
+    ) -> Curvature:
+        if self._matrix.complex:
+            raise InputError("curvature is computed of real data, these are complex")
+        return Curvature.checked(kind, w, (self.n_rows, self.n_cols), self.y, loss, reduction, sketch_rows, seed)
 
     # -- what a sum of gradients cannot give ---------------------------------------------------------
 

@@ -343,13 +343,14 @@ def gradient_job(
     decoding
         Keywords of the code's ``decode``.
     measure
-        What to sum up instead of gradients, see `serverless_gc.worker.kernels.gradient_messages`.
+        What to sum up instead of gradients, or behind them, see `serverless_gc.worker.kernels.gradient_messages`.
     """
     code, matrix = layout.code, layout.matrix
     objective = StoredObjective(matrix, columns, loss, labelled)
     single_complex = [np.dtype(np.complex64)] if layout.is_complex or w.dtype.kind == "c" else []
     dtype = np.result_type(matrix.dtype, *single_complex)
-    size = w.size + value if measure is None else int(measure["size"])
+    size = w.size + value if measure is None or measure["behind"] else 0
+    size += 0 if measure is None else int(measure["size"])
     common = {
         "fold": layout.fold,
         "alike": isinstance(code, ProjectiveCode),

@@ -10,6 +10,7 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.data import CodedData
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.engine import Host
 from serverless_gc.errors import DeadlineExceeded, InputError
@@ -17,6 +18,7 @@ from serverless_gc.fitting.delays import Delays
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.fitting.unseen import Unseen
+from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report
 from serverless_gc.policies import (
     AdaSync,
@@ -131,6 +133,8 @@ class Evaluations:
         usual = owner.settings["deadline"] if isinstance(owner, Session) else None
         self._deadline: float | None = self._options.pop("deadline", None) or usual
         self._unseen = Unseen()
+        self._squares = False
+        self._newest: tuple[Array, Array] | None = None
         self.account = Account()
         self.report = Report(rounds=0)
         self.delays = Delays(leftover)
@@ -167,7 +171,10 @@ class Evaluations:
         NotDecodableError, DeadlineExceeded
             If a round failed.
         """
-        value, gradient, report = await self._round(self._data.value_and_gradient_async, x, self._options)
+        options = {**self._options, "with_squares": True} if self._squares else self._options
+        value, gradient, *squares, report = await self._round(self._data.value_and_gradient_async, x, options)
+        if squares:
+            self.remember(x, squares[0])
         self.spent(report, samples=self._data.n_rows if self._whole(report) else None)
         self.delays.add(report)
         if np.iscomplexobj(gradient):
@@ -176,6 +183,9 @@ class Evaluations:
 
     async def curvature(self, x: Array, kind: str, seed: tuple[int, int], sketch_rows: int | None) -> FloatArray:
         """Return what second-order rules need to know of a point, see ``data.curvature``; errors are those of `at`."""
+        known = self.remembered(x)
+        if self._squares and known is not None:
+            return known
         ask = self._data.curvature_async  # type: ignore[union-attr]  # `minimize` has checked it
         taken = signature(ask).parameters
         options = {name: value for name, value in self._options.items() if name in taken}
@@ -185,6 +195,23 @@ class Evaluations:
         self.spent(report, evaluations=0)
         self.delays.add(report)
         return found
+
+    def needing(self, kind: str) -> None:
+        """Have workers send along what rules need to know of a point, where that takes no other round."""
+        self._squares = kind == "sum_of_squares" and isinstance(self._data, GradientData)
+
+    def remembered(self, x: Array) -> Array | None:
+        """Return what was found on the way to the last gradient and its curvature needs, if it was taken here."""
+        if isinstance(self._data, CodedData):
+            return self._data.predictions(x)
+        return self._newest[1] if self._newest is not None and np.array_equal(self._newest[0], x) else None
+
+    def remember(self, x: Array, found: Array) -> None:
+        """Keep that."""
+        if isinstance(self._data, CodedData):
+            self._data.remember(x, found)
+        else:
+            self._newest = (x, found)
 
     async def _round(self, ask: Callable[..., Any], x: Array, options: Mapping[str, Any]) -> Any:
         """Ask the data something about a point, within the time that is left."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from serverless_gc.data import CodedData
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.evaluate import Evaluations, TimeIsUp
 from serverless_gc.fitting.methods import Plan, gradient_mapping, iterate_of
@@ -105,6 +104,7 @@ class Loop:
         elif self.plan.needs_smoothness:
             await self._estimate()
         self.rule = self.plan.make(self.bound)
+        self.evaluations.needing(self.needs)
         if self.place is not None and not _storable(self.rule.init(self.w0)):
             raise InputError(
                 f"a checkpoint needs an optimizer whose state is a tuple of arrays, and that of {self.plan.name} is not"
@@ -119,8 +119,8 @@ class Loop:
         self.saved = saved
         self.last = (saved.meta["last_value"], saved.known[0])
         self.known = (saved.meta["known_value"], saved.known[1]) if len(saved.known) > 1 else None
-        if len(saved.known) > 2 and isinstance(self.data, CodedData):
-            self.data.remember(self.x, saved.known[2])
+        if len(saved.known) > 2:
+            self.evaluations.remember(self.x, saved.known[2])
         self.history = {name: saved.history[name].tolist() for name in _RECORDED}
         restore_random_states(res, saved.meta["random"])
 
@@ -265,9 +265,9 @@ class Loop:
         pending, models = await self._pending()
         assert self.last is not None  # noqa: S101 - there was a step
         known = [] if self.known is None else [self.known[1]]
-        if known and self.needs and isinstance(self.data, CodedData):
-            z = self.data.predictions(self.x)  # else a round would have to compute them again
-            known += [] if z is None else [z]
+        if known and self.needs:
+            along = self.evaluations.remembered(self.x)  # else it would take another round
+            known += [] if along is None else [along]
         await place.write(
             Checkpoint(
                 self.step,

@@ -82,8 +82,9 @@ async def minimize_async(
         ``"nesterov"``, ``"gradient-descent"``, ``"momentum"``, ``"adam"``, ``"amsgrad"``, ``"dual-averaging"``,
         ``"lbfgs"``, ``"sketched-newton"``, ``"natural-gradient"``; with ``l1`` or ``prox`` ``"proximal"`` or
         ``"fista"``; or an optimizer of `serverless_gc.optim`. Sketched Newton and natural gradients spend one more
-        round a step on the curvature of the loss, see ``data.curvature``: they take real weights ``(n_cols,)``, any
-        named loss but ``"softmax"``, and any data code or gradient code.
+        round a step on the curvature of the loss, see ``data.curvature``, but for diagonal Fisher matrices of gradient
+        codes, which come along with gradients. They take real weights ``(n_cols,)``, any named loss but ``"softmax"``,
+        and any data code or gradient code.
     loss, l2, reduction, sample_weight
         The objective, as for ``data.value_and_gradient``.
     l1
@@ -186,13 +187,18 @@ async def minimize_async(
     objective: dict[str, Any] = {"loss": loss, "l2": l2, "reduction": reduction, **options}
     if sample_weight is not None:
         objective["sample_weight"] = np.asarray(sample_weight)
-    if unknown := {"with_report"} & set(options):
-        raise InputError(f"{min(unknown)} does not go with minimize: the report is part of the fit")
+    if unknown := {"with_report", "with_squares"} & set(options):
+        raise InputError(
+            f"{min(unknown)} does not go with minimize: the report is part of the fit, and squares are asked for where "
+            "a method needs them"
+        )
     taken = set(signature(data.value_and_gradient_async).parameters)
     for word in options:
         if word not in _OPTIONS:
             mine = set(signature(minimize_async).parameters) - {"options"}
-            raise InputError(unknown_argument("minimize", word, sorted(mine | taken - {"w", "with_report"})))
+            raise InputError(
+                unknown_argument("minimize", word, sorted(mine | taken - {"w", "with_report", "with_squares"}))
+            )
     if unknown := set(objective) - taken:
         raise InputError(f"{min(unknown)}= does not go with {data.code.name!r}: leave it out or take another code")
     factory = as_factory(policy)

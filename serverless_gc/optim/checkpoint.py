@@ -36,7 +36,7 @@ class Checkpoint:
         Of the optimizer.
     known
         Gradients: the last one taken, and that at ``x`` if the last step has been there; values are in ``meta``. Behind
-        them ``X @ x``, if it is known and the next step needs it.
+        them what was found on the way to the second, if the next step needs it.
     history
         Names to arrays of what was recorded so far.
     settings

@@ -110,7 +110,7 @@ def _added(places: Array, terms: Array, length: int) -> Array:
 
 
 def measured(
-    what: Mapping[str, Any], X: Block, y: Array, weight: Array | None, w: Array, loss: Loss, first: int
+    what: Mapping[str, Any], X: Block, y: Array, weight: Array | None, z: Array, loss: Loss, first: int
 ) -> Array:
     """Return what a part of the rows adds to the curvature of a loss.
 
@@ -122,8 +122,8 @@ def measured(
         ``D``, (p, p); ``"sum_of_squares"`` sums the squares of the gradients of single rows, (p,).
     X, y, weight
         The part.
-    w
-        Where, (p,).
+    z
+        ``X @ w``, (m,).
     loss
         What of.
     first
@@ -134,7 +134,6 @@ def measured(
     ValueError
         If the loss does not tell its second derivative.
     """
-    z = multiply(X, w)
     if what["kind"] == "sum_of_squares":
         return multiply_transposed(_squared(X), squared_slopes(loss, z, y, weight))
     bend = loss.curvature(z, y, weight)

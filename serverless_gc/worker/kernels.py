@@ -169,8 +169,9 @@ def gradient_messages(
     ``value``
         Whether the loss itself goes along, as one more entry behind the gradient.
     ``measure``
-        Kernel ``"curvature"``: what is computed of a part instead of its gradient, flattened likewise, see
-        `serverless_gc.worker.curvature.measured`; ``size`` is its length. Not for functions.
+        Kernel ``"curvature"``: what is computed of a part instead of its gradient, or where it says ``behind``, behind
+        its gradient, flattened likewise, see `serverless_gc.worker.curvature.measured`; ``size`` is its length. Not for
+        functions.
     ``dtype``
         Of the messages, float64 by default; sums are formed in double precision.
     """
@@ -239,25 +240,24 @@ class _Parts:
         self._parts = [blocks[i : i + per_part] for i in range(0, len(blocks), per_part)]
         if any(isinstance(a, CsrBlock) for _, *labels in self._parts for a in labels):
             raise ValueError("kernel 'gradient': labels and weights must be dense arrays")
-        self._measure = params.get("measure")
-        self.size = w.size + self._value if self._measure is None else int(self._measure["size"])
+        self._measure: Mapping[str, Any] = params.get("measure", {})
+        self._slopes = not self._measure or self._measure["behind"]
+        self.size = (w.size + self._value if self._slopes else 0) + int(self._measure.get("size", 0))
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def flat(self, i: int, message: int) -> Array:
-        """Return a part's gradient, and behind it the loss if that is wanted, as one vector."""
+        """Return what is wanted of a part as one vector: gradient, curvature, loss."""
         if i not in self._known:
-            value, gradient = self._computed(i, message)
-            flat = gradient.reshape(-1)
-            self._known[i] = np.append(flat, value) if self._value else flat
+            self._known[i] = np.concatenate(self._computed(i, message), axis=None)
         return self._known[i]
 
     def forget(self, i: int) -> None:
         """Make room: no further message needs this part."""
         self._known.pop(i, None)
 
-    def _computed(self, i: int, message: int) -> tuple[float, Array]:
+    def _computed(self, i: int, message: int) -> list[Any]:
         X, *rest = self._parts[i]
         y = rest.pop(0) if self._labelled else None
         if not isinstance(self._loss, losses.Loss):
@@ -265,15 +265,20 @@ class _Parts:
 
             number, first, end = self._params.get("parts", [[i, 0, X.shape[0]]] * (i + 1))[i]
             where = f"partition {number} (rows {first}..{end - 1}) for message {message}"
-            return functions.call(self._loss, [X, y, *rest], self._w, where, value=self._value)
+            value, slopes = functions.call(self._loss, [X, y, *rest], self._w, where, value=self._value)
+            return [slopes, value] if self._value else [slopes]
         weight: Any = rest[0] if rest else None
         labels: Any = y
-        if self._measure is not None:
-            _, place, _ = self._params["parts"][i]
-            return 0.0, curvature.measured(self._measure, X, labels, weight, self._w, self._loss, place)
         z = multiply(X, self._w)
-        value = self._loss.value(z, labels, weight) if self._value else 0.0
-        return value, multiply_transposed(X, self._loss.residual(z, labels, weight))
+        found: list[Any] = []
+        if self._slopes:
+            found.append(multiply_transposed(X, self._loss.residual(z, labels, weight)))
+        if self._measure:
+            _, place, _ = self._params["parts"][i]
+            found.append(curvature.measured(self._measure, X, labels, weight, z, self._loss, place))
+        if self._value:
+            found.append(self._loss.value(z, labels, weight))
+        return found
 
 
 def node_gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:

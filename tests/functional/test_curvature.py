@@ -113,6 +113,21 @@ def test_squares_of_single_rows(session, logistic):
     np.testing.assert_allclose(rough, expected, rtol=6 * np.sqrt(2 / 50 / 20))
 
 
+@pytest.mark.parametrize("code", ["frc", "cyclic", "ye-abbe", "coded-reduce", "lwpd"])
+def test_squares_come_along_with_value_and_gradient(session, logistic, code):
+    X, y, w, expected = logistic
+    data = session.encode(X, y, code=code)
+    options = {"loss": "logistic", "l2": 0.3, "reduction": "mean"}
+    value, gradient, squares, report = data.value_and_gradient(w, with_squares=True, with_report=True, **options)
+    plain = data.value_and_gradient(w, **options)
+    np.testing.assert_allclose(value, plain[0])
+    np.testing.assert_allclose(gradient, plain[1], rtol=1e-7)
+    np.testing.assert_allclose(gradient, expected / N + 0.3 * w, rtol=1e-7)
+    theirs = data.curvature(w, kind="sum_of_squares", loss="logistic", reduction="mean")
+    np.testing.assert_allclose(squares, theirs, rtol=1e-7)
+    assert report.rounds == 1
+
+
 def test_the_predictions_of_the_last_gradient_are_used_again(session, logistic):
     X, y, w, _ = logistic
     data = session.encode(X, y, code="mds", n_workers=6)

@@ -98,8 +98,9 @@ def test_a_run_stopped_after_any_step_ends_with_the_same_bits(tmp_path, method, 
         {"method": "momentum", "lr": 0.1},
         {"method": "sketched-newton"},
         {"method": "natural-gradient", "fisher": "full"},
+        {"method": "natural-gradient"},
     ],
-    ids=lambda options: options["method"],
+    ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_a_gradient_code_resumes_to_the_same_bits(tmp_path, options):
     whole = train(code="frc", **options)

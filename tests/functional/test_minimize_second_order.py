@@ -140,13 +140,23 @@ def test_a_sketch_of_fewer_rows_than_columns_still_descends(session):
     assert sgc.minimize(data, np.zeros(P), method="sketched-newton", sketch_rows=3, damping=2.0, **options).success
 
 
-@pytest.mark.parametrize(("code", "rounds"), [("mds", 2), ("frc", 1)])
-def test_the_account_counts_the_rounds_of_the_curvature(session, code, rounds):
+@pytest.mark.parametrize(
+    ("code", "method", "options", "rounds"),
+    [
+        ("mds", "sketched-newton", {}, 3),
+        ("mds", "natural-gradient", {}, 3),
+        ("frc", "sketched-newton", {}, 2),
+        ("frc", "natural-gradient", {"fisher": "full"}, 2),
+        ("frc", "natural-gradient", {}, 1),  # the squares come along with the gradient
+    ],
+)
+def test_the_account_counts_the_rounds_of_the_curvature(session, code, method, options, rounds):
     X, y, _, _ = problem("logistic", N, P)
     data = session.encode(X, y, code=code, n_workers=6)
-    fit = sgc.minimize(data, np.zeros(P), method="sketched-newton", loss="logistic", l2=0.1, lr=1.0, max_rounds=4)
+    steps = {"lr": 1.0, "max_rounds": 4, "tolerance": 0.0}
+    fit = sgc.minimize(data, np.zeros(P), method=method, loss="logistic", l2=0.1, **steps, **options)
     assert (fit.steps, fit.account.evaluations) == (4, 4)
-    assert fit.report.check().rounds == 4 * (rounds + 1)
+    assert fit.report.check().rounds == 4 * rounds
     assert fit.account.samples == 4 * N
 
 

@@ -96,14 +96,14 @@ def test_parts_add_up_to_the_whole(loss, form, weighted):
         total = np.zeros_like(whole)
         for a, b in ((0, 25), (25, 60)):
             part = block[a:b] if form == 0 else _csr(plain[a:b])
-            total += measured(what, part, y[a:b], None if weight is None else weight[a:b], w, function, a)
+            total += measured(what, part, y[a:b], None if weight is None else weight[a:b], z[a:b], function, a)
         np.testing.assert_allclose(total, whole, atol=1e-10 * np.abs(whole).max())
 
 
 def test_a_fisher_matrix_of_many_rows_is_summed_up_in_strips():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 90)), rng.standard_normal(3000)  # more than one strip
-    found = measured({"kind": "fisher"}, X, y, None, np.zeros(90), losses.Squared(), 0)
+    found = measured({"kind": "fisher"}, X, y, None, np.zeros(3000), losses.Squared(), 0)
     np.testing.assert_allclose(found, X.T @ X, atol=1e-9)
 
 
@@ -141,5 +141,9 @@ def test_kernels_by_name():
     with pytest.raises(ValueError, match="needs an operand"):
         kernels.get("sketch")([block], None, {"rows": 2})
     X, y = np.eye(2), np.zeros(2)
-    params = {"measure": {"kind": "sum_of_squares", "size": 2}, "parts": [[0, 0, 2]], "loss": "squared"}
+    measure = {"kind": "sum_of_squares", "size": 2, "behind": False}
+    params = {"measure": measure, "parts": [[0, 0, 2]], "loss": "squared"}
     np.testing.assert_array_equal(kernels.get("curvature")([X, y], np.array([2.0, 3.0]), params), [4.0, 9.0])
+    params |= {"measure": {**measure, "behind": True}, "value": True}
+    found = kernels.get("curvature")([X, y], np.array([2.0, 3.0]), params)
+    np.testing.assert_array_equal(found, [2.0, 3.0, 4.0, 9.0, 6.5])  # gradient, squares, value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from serverless_gc.types import FloatArray
 
 if TYPE_CHECKING:
     from serverless_gc.codes.base import Code
-    from serverless_gc.fitting import Fit
+    from serverless_gc.fitting import Fit, Iterate
     from serverless_gc.inject import Stragglers
     from serverless_gc.observe.descent import Descent
     from serverless_gc.session import Session
@@ -41,12 +41,25 @@ ADAPTIVE_LR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One training."""
+    """One training.
+
+    Attributes
+    ----------
+    method, policy
+        What was asked for.
+    fit
+        What was found.
+    loss
+        At the weights found, in NumPy.
+    course
+        The same after each step, with the seconds and the billed seconds until then.
+    """
 
     method: str
     policy: str
     fit: Fit
     loss: float
+    course: tuple[tuple[float, float, float], ...] = ()
 
 
 def train(
@@ -97,14 +110,20 @@ def train(
     lr = 1.0 / (0.25 * largest_eigenvalue(X) + L2)
     base = 0.0 if backend == "simulated" else service
     slow = Stragglers(fraction=stragglers, slowdown=slowdown, base=base, seed=seed)
+    start = loss_at(X, y, np.zeros(X.shape[1]))
     runs = []
     with tqdm(total=len(pairs), unit="training", disable=not sys.stderr.isatty()) as bar:
         for method, wait in pairs:
             bar.set_description(f"{method}, {wait.word}")
             with _session(backend, slow, seed) as session:  # every training meets the same delays
                 data = session.encode(X, y, code=code, n_workers=workers, k=k)
-                fit = _train_one(data, method, wait, _length(method, lr), steps)
-            runs.append(Trained(method, wait.word, fit, loss_at(X, y, fit.w)))
+                course = [(start, 0.0, 0.0)]
+
+                def measure(at: Iterate, course: Any = course) -> None:
+                    course.append((loss_at(X, y, at.w), at.seconds, at.billed_seconds))
+
+                fit = _train_one(data, method, wait, _length(method, lr), steps, measure)
+            runs.append(Trained(method, wait.word, fit, loss_at(X, y, fit.w), tuple(course)))
             bar.update()
     console = make_console()
     console.print(f"{len(y):,} flights, {X.shape[1]} columns; {code}, {workers} workers; backend {backend}.")
@@ -112,7 +131,6 @@ def train(
     console.print(_table(runs, least))
     if apart:
         console.print(f"Left out, because these take exact values of one point: {apart}.", soft_wrap=True)
-    start = loss_at(X, y, np.zeros(X.shape[1]))
     if worse := [f"{run.method} with {run.policy}" for run in ended_above(runs, start)]:
         console.print(
             f"Ended above the loss of the start, {start:.5f}: {', '.join(worse)}.", soft_wrap=True, highlight=False
@@ -188,7 +206,9 @@ def suited(code: Code) -> list[str]:
     return made if gives_shares(code) else [word for word in made if parse_policy(word).answers != "stale"]
 
 
-def _train_one(data: Any, method: str, wait: Waiting, lr: float | None, steps: int) -> Fit:
+def _train_one(
+    data: Any, method: str, wait: Waiting, lr: float | None, steps: int, callback: Callable[[Iterate], None]
+) -> Fit:
     from serverless_gc.fitting import minimize
     from serverless_gc.gradient_data import GradientData
 
@@ -207,6 +227,7 @@ def _train_one(data: Any, method: str, wait: Waiting, lr: float | None, steps: i
         policy=wait.make(),
         max_rounds=steps,
         tolerance=0.0,
+        callback=callback,
         **options,
     )
 
@@ -263,15 +284,12 @@ def _table(runs: Sequence[Trained], least: float) -> Table:
 
 
 def _line(run: Trained) -> Descent:
-    """Pair losses with what was paid when their weights were known: a value is of the weights before its gradient.
-
-    The last point is the table's: the loss of the weights found, at the cost of all rounds.
-    """
+    """Return the losses of a training over what was paid; the last point is the table's, at the cost of all rounds."""
     from serverless_gc.observe.descent import Descent
 
-    fit = run.fit
-    values = np.append(fit.values, run.loss)
-    seconds, billed = (np.append(0.0, each) for each in (fit.seconds, fit.billed_seconds))
+    account = run.fit.account
+    end = (run.loss, account.seconds, account.billed_seconds)
+    values, seconds, billed = np.array([*run.course, end]).T
     return Descent(run.policy, run.method, values, seconds, billed)
 
 

@@ -156,18 +156,13 @@ def test_refusals_are_one_readable_line(arguments, message, monkeypatch, capsys)
 
 
 def test_a_line_begins_free_of_cost_and_ends_where_the_table_does():
-    account = Account(updates=2, evaluations=2, seconds=3.0, busy_used=7.0)
-    fit = Fit(
-        **{field.name: None for field in fields(Fit) if field.name not in {"values", "seconds", "billed_seconds"}}
-        | {"account": account},
-        values=np.array([3.0, 2.0]),
-        seconds=np.array([1.0, 3.0]),
-        billed_seconds=np.array([2.0, 7.0]),
-    )
-    line = _line(Trained("adam", "wait-all", fit, 1.5))
-    assert line.values.tolist() == [3.0, 2.0, 1.5]
-    assert line.seconds.tolist() == [0.0, 1.0, account.seconds]
-    assert line.billed_seconds.tolist() == [0.0, 2.0, account.billed_seconds]
+    account = Account(updates=2, evaluations=3, seconds=4.0, busy_used=9.0)
+    fit = Fit(**{field.name: None for field in fields(Fit)} | {"account": account})
+    course = ((3.0, 0.0, 0.0), (2.0, 1.0, 2.0), (1.5, 3.0, 7.0))
+    line = _line(Trained("adam", "wait-all", fit, 1.5, course))
+    assert line.values.tolist() == [3.0, 2.0, 1.5, 1.5]
+    assert line.seconds.tolist() == [0.0, 1.0, 3.0, account.seconds]
+    assert line.billed_seconds.tolist() == [0.0, 2.0, 7.0, account.billed_seconds]
 
 
 def test_trainings_that_end_above_their_start_are_named():

@@ -8,6 +8,7 @@ may do with one round, see `serverless_gc.one_round`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,16 +16,18 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
+from serverless_gc.curvature import Curvature, Kind
 from serverless_gc.encoded_pair import EncodedPair
 from serverless_gc.errors import InputError
 from serverless_gc.holding import Holding
-from serverless_gc.jobs import product_job
+from serverless_gc.jobs import Job, product_job, sketch_job
 from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.one_round import OnUndecodable
 from serverless_gc.pipeline import run_round
-from serverless_gc.prepare import check_number, check_operand, find_loss
+from serverless_gc.prepare import check_operand
 from serverless_gc.refusals import known_arguments
+from serverless_gc.row_objective import RowObjective
 from serverless_gc.strategy import Choice, Strategy, check_strategy
 from serverless_gc.types import Array
 from serverless_gc.worker import losses
@@ -87,6 +90,10 @@ class CodedData(PairData):
     code
         The code in use, with its parameters.
     """
+
+    def __init__(self, pair: EncodedPair, y: Array | None, publish: int | None = None) -> None:
+        super().__init__(pair, y, publish)
+        self._newest: tuple[Array, Array] | None = None
 
     # -- products ------------------------------------------------------------------------------------
 
@@ -201,7 +208,7 @@ class CodedData(PairData):
             If too few results arrived (in time).
         """
         weights = check_operand(w, self.n_cols, "w")
-        call = _Objective(self, weights, loss, l2, reduction, sample_weight)
+        call = RowObjective(weights, self.n_rows, self.y, loss, l2, reduction, sample_weight)
         asked = check_strategy(strategy)
         choice = await self._pair.one_round.choose(asked, loss=call.loss.name, weighted=sample_weight is not None)
         if choice.strategy != "two-round":
@@ -213,6 +220,7 @@ class CodedData(PairData):
                 "strategy='gram'"
             )
         z, first = await self._product(0, weights, deadline)
+        self.remember(weights, z)
         value, residual = call.local(z)
         remaining = None if deadline is None else max(deadline - first.elapsed, 1e-3)
         product_, second = await self._product(1, residual, remaining)
@@ -255,13 +263,107 @@ class CodedData(PairData):
         )
         return (gradient, report) if with_report else gradient
 
+    # -- curvature -----------------------------------------------------------------------------------
+
+    @homed
+    @known_arguments
+    async def curvature_async(
+        self,
+        w: Any,
+        *,
+        kind: Kind = "hessian_root",
+        loss: str | losses.Loss = "squared",
+        reduction: Reduction = "sum",
+        sample_weight: Any = None,
+        sketch_rows: int | None = None,
+        seed: Sequence[int] = (0,),
+        with_report: bool = False,
+        deadline: float | None = None,
+    ) -> Any:
+        """Compute a sketch of the curvature of the loss at ``w``, in one round if the last gradient was taken there.
+
+        With the second derivatives ``D`` of the loss the Hessian is ``X.T D X``. The coded columns of ``X`` are added
+        up, with random signs, in ``sketch_rows`` buckets; that is linear, and decodes as any product does.
+
+        Parameters
+        ----------
+        w
+            ``(n_cols,)``, real.
+        kind
+            ``"hessian_root"``: ``B`` with ``E[B.T B] = X.T D X``, ``(sketch_rows, n_cols)``. ``"sum_of_squares"``: an
+            estimate of the squares of the gradients of single rows, summed up, ``(n_cols,)``.
+        loss, reduction, sample_weight
+            As for `value_and_gradient`; the regularizer is left out.
+        sketch_rows
+            More are more accurate; 10 for each column by default, and with ``n_rows`` or more nothing is lost.
+        seed
+            Numbers of at least 0 that name the sketch.
+        with_report, deadline
+            As for `value_and_gradient`.
+
+        Returns
+        -------
+        array or (array, Report)
+
+        Raises
+        ------
+        InputError
+            If an argument is wrong, or the loss has no second derivative for each row; nothing was invoked.
+        NotDecodableError, DeadlineExceeded
+            If too few results arrived (in time).
+
+        Notes
+        -----
+        V. Gupta, S. Kadhe, T. Courtade, M. Mahoney, K. Ramchandran, "OverSketched Newton: Fast Convex Optimization for
+        Serverless Systems" (2020); sketched by the count sketch of K. Clarkson, D. Woodruff (2013).
+
+        Examples
+        --------
+        >>> import serverless_gc as sgc
+        >>> X = np.random.default_rng(0).normal(size=(40, 2))
+        >>> with sgc.Session() as s:
+        ...     data = s.encode(X, X @ [1.0, 2.0], code="mds", n_workers=4, k=3)
+        ...     B = data.curvature(np.zeros(2), sketch_rows=40)
+        >>> np.allclose(B.T @ B, X.T @ X)
+        True
+        """
+        weights = check_operand(w, self.n_cols, "w")
+        shape = (self.n_rows, self.n_cols)
+        asked = Curvature.checked(kind, weights, shape, self.y, loss, reduction, sketch_rows, seed)
+        call = RowObjective(weights, self.n_rows, self.y, asked.loss, 0.0, reduction, sample_weight)
+        asked.check_columns()
+        matrix = await self._pair.matrix(1)
+        if not matrix.real:
+            raise InputError("curvature is computed of real data, these are complex")
+        z, report = self.predictions(weights), Report(rounds=0)
+        if z is None:
+            z, report = await self._product(0, weights, deadline)
+            self.remember(weights, z)
+        buckets, factors = asked.columns(z, call.y, call.sample_weight)
+        remaining = None if deadline is None else max(deadline - report.elapsed, 1e-3)
+        job = sketch_job(matrix, buckets, factors, asked.rows, self._publish)
+        sketched, second = await self._run(job, remaining)
+        found = asked.of_columns(sketched)
+        return (found, report.merge(second)) if with_report else found
+
+    def predictions(self, w: Array) -> Array | None:
+        """Return ``X @ w`` if that was the last product for a gradient; None if there is none of these weights."""
+        if self._newest is None or not np.array_equal(self._newest[0], w):
+            return None
+        return self._newest[1]
+
+    def remember(self, w: Array, z: Array) -> None:
+        """Keep the predictions of the newest weights: their curvature needs them again."""
+        self._newest = (np.array(w), z)
+
     matvec = blocking(matvec_async)
     rmatvec = blocking(rmatvec_async)
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
+    curvature = blocking(curvature_async)
 
     async def _in_one_round(
-        self, call: _Objective, choice: Choice, deadline: float | None, on_undecodable: OnUndecodable
+        self, call: RowObjective, choice: Choice, deadline: float | None, on_undecodable: OnUndecodable
     ) -> tuple[float, Array, Report]:
         """Compute value and gradient of least squares from ``X.T X w`` and the moments of ``y``."""
         moments, first = await self._target_moments(deadline)
@@ -288,64 +390,10 @@ class CodedData(PairData):
             return moments, report
 
     async def _product(self, axis: Literal[0, 1], operand: Array, deadline: float | None) -> tuple[Array, Report]:
+        return await self._run(product_job(await self._pair.matrix(axis), operand, self._publish), deadline)
+
+    async def _run(self, job: Job, deadline: float | None) -> tuple[Array, Report]:
         owner = self._pair.owner
-        matrix = await self._pair.matrix(axis)
         res = await owner.resources()
-        job = product_job(matrix, operand, self._publish)
         answer, report = await run_round(res, job, lambda code: owner.policy_for(code, deadline, dtype=job.stored))
         return answer, self._pair.reported(report)
-
-
-class _Objective:
-    """The local part of one gradient: checks, loss, residual, regularizer, scaling."""
-
-    def __init__(
-        self,
-        data: CodedData,
-        w: Array,
-        loss: str | losses.Loss,
-        l2: float,
-        reduction: Reduction,
-        sample_weight: Any,
-    ) -> None:
-        if data.y is None:
-            raise InputError("the data were encoded without y; pass it: session.encode(X, y)")
-        if reduction not in {"sum", "mean"}:
-            raise InputError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-        if not 0 <= check_number("l2", l2) < np.inf:
-            raise InputError(f"l2 must be a finite number of at least 0, got {l2!r}")
-        self.loss = find_loss(loss)
-        try:
-            self.loss.check((data.n_rows, *w.shape[1:]), data.y, sample_weight)
-        except ValueError as exc:
-            raise InputError(str(exc)) from exc
-        self.w = w
-        self.l2 = float(l2)
-        self.scale = 1.0 if reduction == "sum" else 1.0 / data.n_rows
-        self.y = data.y
-        self.sample_weight = sample_weight
-
-    def local(self, z: Array) -> tuple[float, Array]:
-        """Return the loss at the predictions ``z`` and the operand of the second round."""
-        value = self.scale * float(self.loss.value(z, self.y, self.sample_weight))
-        residual = self.loss.residual(z, self.y, self.sample_weight)
-        if self.scale != 1.0:
-            residual = residual * self.scale
-        penalty = 0.5 * self.l2 * float(np.vdot(self.w, self.w).real)
-        # complex data: the gradient is X^H r = conj(X^T conj(r))
-        return value + penalty, np.conj(residual)
-
-    def from_moments(self, product: Array, moments: Array) -> tuple[float, Array]:
-        """Return loss and gradient of least squares from ``X.T X w`` and ``X.T y``; NaN entries have no gradient."""
-        slope = product - moments
-        value = 0.5 * float((np.vdot(self.w, product) - 2 * np.vdot(self.w, moments)).real)
-        value += 0.5 * float(np.vdot(self.y, self.y).real)
-        gradient = np.where(np.isnan(slope), 0, self.scale * slope + self.l2 * self.w)
-        return self.scale * value + 0.5 * self.l2 * float(np.vdot(self.w, self.w).real), gradient
-
-    def finish(self, product_: Array) -> Array:
-        """Turn the product of the second round into the gradient."""
-        gradient = np.conj(product_)
-        if self.l2:
-            gradient = gradient + self.l2 * self.w
-        return np.array(gradient, copy=gradient.base is not None or not gradient.flags.writeable)

@@ -201,7 +201,7 @@ class GradientCall:
             raise InputError(str(exc)) from exc
 
     @asynccontextmanager
-    async def job(self, code: SumCode, *, value: bool) -> AsyncIterator[Job]:
+    async def job(self, code: SumCode, *, value: bool, measure: Mapping[str, Any] | None = None) -> AsyncIterator[Job]:
         """Lend the job of the round; labels and weights are kept stored meanwhile."""
         layout = await self.data.layout(code)
         async with self.stored() as (columns, loss):
@@ -213,6 +213,7 @@ class GradientCall:
                 labelled=self.data.y is not None,
                 value=value,
                 decoding=self.stop.decoding(code),
+                measure=measure,
             )
 
     @asynccontextmanager
@@ -226,15 +227,24 @@ class GradientCall:
 
     async def run(self, *, value: bool) -> tuple[float, Array, Report]:
         """Compute value (0 if not wanted), gradient and report."""
+        total, _, report = await self.summed(value=value)
+        return (*self.finished(total, value=value), report)
+
+    async def summed(
+        self, *, value: bool = False, measure: Mapping[str, Any] | None = None
+    ) -> tuple[Array, float, Report]:
+        """Sum over the partitions; also say which share of them entered, in the mean square."""
         owner = self.matrix.owner
         code, note = regrouped(self.data.code, self.data.latest, owner.late)
-        async with self.job(code, value=value) as job:
+        async with self.job(code, value=value, measure=measure) as job:
             total, report = await run_round(await owner.resources(), job, lambda _: self._policy(owner, code))
         n = code.n_workers
         owner.late[n] = late_workers(report.spans, owner.late.get(n, frozenset()))
         if note:
             report = replace(report, notes=(*report.notes, note))
-        return (*self.finished(total, value=value), self.matrix.reported(report))
+        # The best weights miss by the same as what they count: other decoders count every partition once on average.
+        counted = 1.0 - report.error_per_partition if self.stop.decoder in {"optimal", "lstsq"} else 1.0
+        return total, counted, self.matrix.reported(report)
 
     def _policy(self, owner: Owner, code: SumCode) -> WaitPolicy:
         return owner.policy_for(

@@ -7,12 +7,13 @@ the gradient, whatever the loss.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.any_loss import SumCode
+from serverless_gc.curvature import Curvature, Kind
 from serverless_gc.data import Reduction
 from serverless_gc.errors import InputError
 from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
@@ -21,6 +22,7 @@ from serverless_gc.jobs import Job, Layout, StoredObjective
 from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.partitioned import LABELS, PartitionedMatrix
+from serverless_gc.prepare import check_operand
 from serverless_gc.refusals import known_arguments
 from serverless_gc.types import Array
 
@@ -122,6 +124,7 @@ class GradientData(Holding, Differentiable):
         wait: int | None = None,
         on_undecodable: OnUndecodable = "raise",
         decoder: str = "optimal",
+        with_squares: bool = False,
         with_report: bool = False,
         deadline: float | None = None,
     ) -> Any:
@@ -159,6 +162,8 @@ class GradientData(Holding, Differentiable):
             (the same by least squares), ``"one-step"`` (all alike, no system to solve), ``"algorithmic"`` (iterations),
             and with approximate codes ``"rescaled"`` (partitions count once on average) or what the code adds. The
             third and those behind it may be approximate where ``"optimal"`` is not; ``report.error`` is theirs.
+        with_squares
+            Also return the squares of the gradients of single rows, summed up, as `curvature` does, in the same round.
         with_report
             Also return the `Report`.
         deadline
@@ -168,6 +173,7 @@ class GradientData(Holding, Differentiable):
         -------
         (value, gradient) or (value, gradient, Report)
             A float and an array of the shape of ``w``, fresh and writable. ``report.error`` is 0 for an exact answer.
+            Squares come behind the gradient.
 
         Raises
         ------
@@ -181,8 +187,13 @@ class GradientData(Holding, Differentiable):
         """
         stop = Stop(max_error, wait, on_undecodable, decoder)
         call = GradientCall(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
-        value, gradient, report = await call.run(value=True)
-        return (value, gradient, report) if with_report else (value, gradient)
+        behind = self._asked(call.w, "sum_of_squares", loss, reduction) if with_squares else None
+        measure = None if behind is None else behind.measure(behind=True)
+        total, counted, report = await call.summed(value=True, measure=measure)
+        found: tuple[Any, ...] = call.finished(total, value=True)
+        if behind is not None:
+            found += (behind.of_parts(total[call.w.size : 2 * call.w.size], counted),)
+        return (*found, report) if with_report else found
 
     @homed
     @known_arguments
@@ -212,6 +223,88 @@ class GradientData(Holding, Differentiable):
         call = GradientCall(self, self._matrix, w, loss, l2, reduction, sample_weight, stop, deadline)
         _, gradient, report = await call.run(value=False)
         return (gradient, report) if with_report else gradient
+
+    @homed
+    @known_arguments
+    async def curvature_async(
+        self,
+        w: Any,
+        *,
+        kind: Kind = "hessian_root",
+        loss: AnyLoss = "squared",
+        reduction: Reduction = "sum",
+        sample_weight: Any = None,
+        sketch_rows: int | None = None,
+        seed: Sequence[int] = (0,),
+        max_error: float | None = None,
+        wait: int | None = None,
+        on_undecodable: OnUndecodable = "raise",
+        decoder: str = "optimal",
+        with_report: bool = False,
+        deadline: float | None = None,
+    ) -> Any:
+        """Compute the curvature of the loss at ``w``, in one round.
+
+        What workers return is a sum over their partitions, as gradients are, and is decoded likewise. Where partitions
+        are missing it is scaled up as if they were like the others.
+
+        Parameters
+        ----------
+        w
+            ``(n_cols,)``, real.
+        kind
+            ``"hessian_root"``, as for `CodedData.curvature`: with the same seed the same one. ``"fisher"``:
+            ``X.T D X`` itself, ``(n_cols, n_cols)``. ``"sum_of_squares"``: the squares of the gradients of single rows,
+            summed up, ``(n_cols,)``.
+        loss
+            A loss by its name or as an object, not a function.
+        reduction, sample_weight
+            As for `value_and_gradient`; the regularizer is left out.
+        sketch_rows, seed
+            As for `CodedData.curvature`.
+        max_error, wait, on_undecodable, decoder, with_report, deadline
+            As for `value_and_gradient`.
+
+        Returns
+        -------
+        array or (array, Report)
+
+        Raises
+        ------
+        InputError
+            If an argument is wrong, or the loss has no second derivative for each row; nothing was invoked.
+        NotDecodableError, DeadlineExceeded
+            If too few results arrived (in time).
+
+        Examples
+        --------
+        >>> import numpy as np, serverless_gc as sgc
+        >>> X = np.random.default_rng(0).normal(size=(40, 2))
+        >>> with sgc.Session() as s:
+        ...     F = s.encode(X, X @ [1.0, 2.0], code="frc", n_workers=4).curvature(np.zeros(2), kind="fisher")
+        >>> np.allclose(F, X.T @ X)
+        True
+        """
+        stop = Stop(max_error, wait, on_undecodable, decoder)
+        point = check_operand(w, self.n_cols, "w")
+        asked = self._asked(point, kind, loss, reduction, sketch_rows, seed)
+        call = GradientCall(self, self._matrix, point, asked.loss, 0.0, reduction, sample_weight, stop, deadline)
+        total, counted, report = await call.summed(measure=asked.measure())
+        found = asked.of_parts(total, counted)
+        return (found, report) if with_report else found
+
+    def _asked(
+        self,
+        w: Array,
+        kind: Kind,
+        loss: AnyLoss,
+        reduction: Reduction,
+        sketch_rows: int | None = None,
+        seed: Sequence[int] = (0,),
+    ) -> Curvature:
+        if self._matrix.complex:
+            raise InputError("curvature is computed of real data, these are complex")
+        return Curvature.checked(kind, w, (self.n_rows, self.n_cols), self.y, loss, reduction, sketch_rows, seed)
 
     # -- what a sum of gradients cannot give ---------------------------------------------------------
 
@@ -284,3 +377,4 @@ class GradientData(Holding, Differentiable):
     rmatvec = blocking(rmatvec_async)
     value_and_gradient = blocking(value_and_gradient_async)
     gradient = blocking(gradient_async)
+    curvature = blocking(curvature_async)

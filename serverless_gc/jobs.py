@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from serverless_gc.codes.support import Support
 from serverless_gc.encode import EncodedMatrix, StoredParts
 from serverless_gc.types import Array, TaskSpec
 
-__all__ = ["Job", "Layout", "PartLoss", "Share", "StoredObjective", "gradient_job", "product_job"]
+__all__ = ["Job", "Layout", "PartLoss", "Share", "StoredObjective", "gradient_job", "product_job", "sketch_job"]
 
 
 def _no_params(spec: TaskSpec) -> Mapping[str, Any]:  # noqa: ARG001 - what a job without parameters says of any task
@@ -125,6 +125,33 @@ def product_job(matrix: EncodedMatrix, operand: Array, publish: int | None = Non
         scale=matrix.largest * _length(operand),
         finish=(lambda blocks: np.ascontiguousarray(join(blocks).real)) if complex_by_code else join,
         publish=code.publish if publish is None else publish,
+    )
+
+
+def sketch_job(matrix: EncodedMatrix, buckets: Array, factors: Array, rows: int, publish: int | None = None) -> Job:
+    """Make the job ``M @ diag(factors) @ S.T`` with the ``S`` that adds entry ``i`` to entry ``buckets[i]``.
+
+    Workers are sent two numbers for each column of their block rather than the columns of a matrix.
+
+    Parameters
+    ----------
+    matrix
+        The encoded ``(m, n)`` matrix; the answer is ``(m, rows)``.
+    buckets, factors
+        ``(n,)``, below ``rows``, and real.
+    rows
+        Columns of the answer.
+    publish
+        See `Job`; the code's own choice if None.
+    """
+    product = product_job(matrix, np.stack([buckets, factors], axis=1).astype(np.float64), publish)
+    return replace(
+        product,
+        label="sketch",
+        kernel="sketch",
+        shape=(matrix.partition.b, rows),
+        scale=matrix.largest * float(np.linalg.norm(factors)) / math.sqrt(rows),
+        params=lambda _: {"rows": rows},
     )
 
 
@@ -294,6 +321,7 @@ def gradient_job(
     labelled: bool,
     value: bool,
     decoding: Mapping[str, Any],
+    measure: Mapping[str, Any] | None = None,
 ) -> Job:
     """Make the job "sum of all partition gradients at ``w``", in one round.
 
@@ -314,18 +342,22 @@ def gradient_job(
         Whether the sum of the losses goes along: the answer then has one more entry behind the gradient's.
     decoding
         Keywords of the code's ``decode``.
+    measure
+        What to sum up instead of gradients, or behind them, see `serverless_gc.worker.kernels.gradient_messages`.
     """
     code, matrix = layout.code, layout.matrix
     objective = StoredObjective(matrix, columns, loss, labelled)
     single_complex = [np.dtype(np.complex64)] if layout.is_complex or w.dtype.kind == "c" else []
     dtype = np.result_type(matrix.dtype, *single_complex)
-    size = w.size + value
+    size = w.size + value if measure is None or measure["behind"] else 0
+    size += 0 if measure is None else int(measure["size"])
     common = {
         "fold": layout.fold,
         "alike": isinstance(code, ProjectiveCode),
         "value": value,
         "complex": layout.is_complex,
         "dtype": dtype.str,
+        **({} if measure is None else {"measure": measure}),
     }
 
     def share_of(spec: TaskSpec) -> Share:
@@ -342,8 +374,8 @@ def gradient_job(
 
     return Job(
         code=code,
-        label="gradient",
-        kernel="gradient",
+        label="gradient" if measure is None else "curvature",
+        kernel="gradient" if measure is None else "curvature",
         blocks=lambda spec: objective.blocks(share_of(spec).parts),
         shape=(-(-size // layout.fold),),
         dtype=dtype,

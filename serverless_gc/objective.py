@@ -88,6 +88,8 @@ class Differentiable:
         >>> found.x.round(4)
         array([ 1. , -2. ,  0.5])
         """
-        if "with_report" in options:
-            raise InputError("with_report does not go with objective(): the report is an attribute of what it returns")
+        if unknown := {"with_report", "with_squares"} & set(options):
+            raise InputError(
+                f"{min(unknown)} does not go with objective(): it returns value and gradient, and has the report"
+            )
         return Objective(self, (self.n_cols,) if shape is None else tuple(shape), options)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, Literal
 
 import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
+from serverless_gc.data import CodedData
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.engine import Host
 from serverless_gc.errors import DeadlineExceeded, InputError
@@ -16,6 +18,7 @@ from serverless_gc.fitting.delays import Delays
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.fitting.unseen import Unseen
+from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report
 from serverless_gc.policies import (
     AdaSync,
@@ -31,7 +34,7 @@ from serverless_gc.policies import (
 )
 from serverless_gc.policies.following import Following
 from serverless_gc.session import Session
-from serverless_gc.types import Array, WaitPolicy
+from serverless_gc.types import Array, FloatArray, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, waiting
 
 __all__ = ["Evaluations", "TimeIsUp", "check_policy", "exact_rounds"]
@@ -130,6 +133,8 @@ class Evaluations:
         usual = owner.settings["deadline"] if isinstance(owner, Session) else None
         self._deadline: float | None = self._options.pop("deadline", None) or usual
         self._unseen = Unseen()
+        self._squares = False
+        self._newest: tuple[Array, Array] | None = None
         self.account = Account()
         self.report = Report(rounds=0)
         self.delays = Delays(leftover)
@@ -166,6 +171,50 @@ class Evaluations:
         NotDecodableError, DeadlineExceeded
             If a round failed.
         """
+        options = {**self._options, "with_squares": True} if self._squares else self._options
+        value, gradient, *squares, report = await self._round(self._data.value_and_gradient_async, x, options)
+        if squares:
+            self.remember(x, squares[0])
+        self.spent(report, samples=self._data.n_rows if self._whole(report) else None)
+        self.delays.add(report)
+        if np.iscomplexobj(gradient):
+            raise InputError("complex data have complex gradients, and minimize serves real weights only")
+        return float(value), gradient
+
+    async def curvature(self, x: Array, kind: str, seed: tuple[int, int], sketch_rows: int | None) -> FloatArray:
+        """Return what second-order rules need to know of a point, see ``data.curvature``; errors are those of `at`."""
+        known = self.remembered(x)
+        if self._squares and known is not None:
+            return known
+        ask = self._data.curvature_async  # type: ignore[union-attr]  # `minimize` has checked it
+        taken = signature(ask).parameters
+        options = {name: value for name, value in self._options.items() if name in taken}
+        options |= {"kind": kind, "seed": seed, "sketch_rows": sketch_rows}
+        found: FloatArray
+        found, report = await self._round(ask, x, options)
+        self.spent(report, evaluations=0)
+        self.delays.add(report)
+        return found
+
+    def needing(self, kind: str) -> None:
+        """Have workers send along what rules need to know of a point, where that takes no other round."""
+        self._squares = kind == "sum_of_squares" and isinstance(self._data, GradientData)
+
+    def remembered(self, x: Array) -> Array | None:
+        """Return what was found on the way to the last gradient and its curvature needs, if it was taken here."""
+        if isinstance(self._data, CodedData):
+            return self._data.predictions(x)
+        return self._newest[1] if self._newest is not None and np.array_equal(self._newest[0], x) else None
+
+    def remember(self, x: Array, found: Array) -> None:
+        """Keep that."""
+        if isinstance(self._data, CodedData):
+            self._data.remember(x, found)
+        else:
+            self._newest = (x, found)
+
+    async def _round(self, ask: Callable[..., Any], x: Array, options: Mapping[str, Any]) -> Any:
+        """Ask the data something about a point, within the time that is left."""
         deadline, last = self._deadline, False
         if self._seconds is not None:
             left = self._seconds - self.account.seconds
@@ -175,18 +224,11 @@ class Evaluations:
             deadline = left if last else deadline
         try:
             with waiting(self._policy):
-                value, gradient, report = await self._data.value_and_gradient_async(
-                    x, with_report=True, deadline=deadline, **self._options
-                )
+                return await ask(x, with_report=True, deadline=deadline, **options)
         except DeadlineExceeded:
             if last:
                 raise TimeIsUp from None
             raise
-        self.spent(report, samples=self._data.n_rows if self._whole(report) else None)
-        self.delays.add(report)
-        if np.iscomplexobj(gradient):
-            raise InputError("complex data have complex gradients, and minimize serves real weights only")
-        return float(value), gradient
 
     def _whole(self, report: Report) -> bool:
         """Whether every row entered a gradient once."""

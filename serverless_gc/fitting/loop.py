@@ -18,7 +18,7 @@ from serverless_gc.fitting.saved import Place, random_states, restore_random_sta
 from serverless_gc.fitting.smoothness import Data, smoothness
 from serverless_gc.optim.checkpoint import Checkpoint
 from serverless_gc.optim.line_search import Searching
-from serverless_gc.types import Array, Update
+from serverless_gc.types import Array, FloatArray, Update
 from serverless_gc.waiting import PolicyFactory
 
 __all__ = ["Limits", "Loop"]
@@ -56,6 +56,7 @@ class Loop:
     evaluations: Evaluations
     policy: PolicyFactory | None
     seed: int
+    sketch_rows: int | None = None
     step: int = 0
     x: Array = field(init=False)
     w: Array = field(init=False)
@@ -103,6 +104,7 @@ class Loop:
         elif self.plan.needs_smoothness:
             await self._estimate()
         self.rule = self.plan.make(self.bound)
+        self.evaluations.needing(self.needs)
         if self.place is not None and not _storable(self.rule.init(self.w0)):
             raise InputError(
                 f"a checkpoint needs an optimizer whose state is a tuple of arrays, and that of {self.plan.name} is not"
@@ -117,6 +119,8 @@ class Loop:
         self.saved = saved
         self.last = (saved.meta["last_value"], saved.known[0])
         self.known = (saved.meta["known_value"], saved.known[1]) if len(saved.known) > 1 else None
+        if len(saved.known) > 2:
+            self.evaluations.remember(self.x, saved.known[2])
         self.history = {name: saved.history[name].tolist() for name in _RECORDED}
         restore_random_states(res, saved.meta["random"])
 
@@ -181,13 +185,14 @@ class Loop:
         assert self.known is not None  # noqa: S101 - _look has just been here
         value, gradient = self.known
         before = self.w
+        meta = {self.needs: await self._curvature()} if self.needs else {}
         if isinstance(self.rule, Searching):
-            stuck = await self._search(value, gradient)
+            stuck = await self._search(value, gradient, {"meta": meta} if meta else {})
             if stuck:
                 self.detail = stuck
                 return "stuck"
         else:
-            x, self.state = self.rule.step(self.x, Update(gradient), self.state, self.step)
+            x, self.state = self.rule.step(self.x, Update(gradient, meta=meta), self.state, self.step)
             self.x, self.known = _frozen(x), None
         self._stepped()
         if not np.isfinite(self.x).all():
@@ -200,8 +205,17 @@ class Loop:
         account = self.evaluations.account
         self.evaluations.account = replace(account, updates=account.updates + 1)
 
-    async def _search(self, value: float, gradient: Array) -> str:
-        trials = self.rule.search(self.x, value, gradient, self.state)
+    @property
+    def needs(self) -> str:
+        """What the rule has to know of a point besides value and gradient; empty if nothing."""
+        return str(getattr(self.rule, "needs", ""))
+
+    async def _curvature(self) -> FloatArray:
+        """Ask for the curvature where the step begins, by a sketch of its own."""
+        return await self.evaluations.curvature(self.x, self.needs, (self.seed, self.step), self.sketch_rows)
+
+    async def _search(self, value: float, gradient: Array, told: Mapping[str, Any]) -> str:
+        trials = self.rule.search(self.x, value, gradient, self.state, **told)
         try:
             point = next(trials)
             while True:
@@ -250,7 +264,10 @@ class Loop:
     async def _save(self, place: Place) -> None:
         pending, models = await self._pending()
         assert self.last is not None  # noqa: S101 - there was a step
-        known = () if self.known is None else (self.known[1],)
+        known = [] if self.known is None else [self.known[1]]
+        if known and self.needs:
+            along = self.evaluations.remembered(self.x)  # else it would take another round
+            known += [] if along is None else [along]
         await place.write(
             Checkpoint(
                 self.step,

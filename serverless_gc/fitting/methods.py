@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from serverless_gc.optim import (
     Backtracking,
     DualAveraging,
     Momentum,
+    NaturalGradient,
     Nesterov,
     ProximalGradient,
     QuasiNewton,
+    Searched,
+    SketchedNewton,
     soft_threshold,
 )
 from serverless_gc.optim.line_search import Searching
@@ -30,15 +33,31 @@ from serverless_gc.prepare import check_number
 from serverless_gc.refusals import unknown_name
 from serverless_gc.types import Array, Optimizer
 
-__all__ = ["METHODS", "Plan", "Rule", "gradient_mapping", "iterate_of", "plan", "words"]
+__all__ = [
+    "METHODS",
+    "SECOND_ORDER",
+    "Bend",
+    "Fisher",
+    "Plan",
+    "Rule",
+    "gradient_mapping",
+    "iterate_of",
+    "plan",
+    "words",
+]
 
 Rule: TypeAlias = Optimizer | Searching
 
 METHODS = (
     *("adam", "amsgrad", "dual-averaging", "fista", "gradient-descent"),
-    *("lbfgs", "momentum", "nesterov", "proximal"),
+    *("lbfgs", "momentum", "natural-gradient", "nesterov", "proximal", "sketched-newton"),
 )
 """Names that `minimize` knows."""
+
+SECOND_ORDER = ("natural-gradient", "sketched-newton")
+"""Those that ask for the curvature of the loss."""
+
+Fisher: TypeAlias = Literal["diagonal", "full"]
 
 _SMOOTH: dict[str, Callable[[Rate], Rule]] = {
     "gradient-descent": SGD,
@@ -47,6 +66,37 @@ _SMOOTH: dict[str, Callable[[Rate], Rule]] = {
 }
 _SCALED: dict[str, Callable[..., Rule]] = {"adam": Adam, "amsgrad": AMSGrad}
 _BACKTRACKED = {"gradient-descent": False, "proximal": False, "nesterov": True, "fista": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Bend:
+    """What second-order methods are told besides.
+
+    Attributes
+    ----------
+    l2
+        Of the objective: it is part of the Hessian.
+    damping
+        Added to the diagonal on top.
+    fisher
+        Which Fisher matrix natural gradients take.
+    """
+
+    l2: float = 0.0
+    damping: float = 0.0
+    fisher: Fisher = "diagonal"
+
+    def check(self, method: Any) -> None:
+        """Raise `InputError` unless it is valid and goes with the method."""
+        for name, value in (("l2", self.l2), ("damping", self.damping)):
+            if not 0 <= check_number(name, value) < np.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
+        if self.fisher not in get_args(Fisher):
+            raise InputError(f"fisher must be one of {', '.join(get_args(Fisher))}, got {self.fisher!r}")
+        if self.damping and method not in SECOND_ORDER:
+            raise InputError(f"damping goes with method={' and '.join(map(repr, SECOND_ORDER))}, got {method!r}")
+        if self.fisher != "diagonal" and method != "natural-gradient":
+            raise InputError(f"fisher goes with method='natural-gradient', got {method!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +124,7 @@ class Plan:
     l1: float = 0.0
 
 
-def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None) -> Plan:
+def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None, bend: Bend = Bend()) -> Plan:
     """Check what is asked for and say how the rule is made.
 
     Raises
@@ -86,6 +136,7 @@ def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None
         raise InputError(f"l1 must be a finite number of at least 0, got {l1!r}")
     if l1 and prox is not None:
         raise InputError("l1 and prox are two ways to say one thing: give one of them")
+    bend.check(method)
     if not isinstance(method, str):
         return _given(method, lr, l1, prox)
     if method not in METHODS:
@@ -103,6 +154,8 @@ def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None
         if lr is not None:
             raise InputError("method='lbfgs' finds its step lengths by a line search: lr does not go with it")
         return Plan(method, False, lambda _: QuasiNewton())
+    if method in SECOND_ORDER:
+        return _second_order(method, lr, bend)
     if method in _SCALED:
         if isinstance(lr, str):
             raise InputError(f"lr={lr!r} does not go with method={method!r}: its steps do not scale with the gradient")
@@ -118,6 +171,24 @@ def _given(method: Any, lr: Any, l1: float, prox: Prox | None) -> Plan:
     if lr is not None or l1 or prox is not None:
         raise InputError("an optimizer object brings its own lr and prox; lr, l1 and prox go with a name")
     return Plan(type(method).__name__, False, lambda _: method, getattr(method, "prox", None))
+
+
+def _second_order(method: str, lr: Rate | str | None, bend: Bend) -> Plan:
+    """Plan steps that know the curvature: searched for unless their length is given."""
+    if lr == "lipschitz":
+        raise InputError(f"lr='lipschitz' does not go with method={method!r}: the curvature scales its steps")
+    damping = bend.l2 + bend.damping
+    length: Any = 1.0 if lr is None or isinstance(lr, str) else lr
+    rule: SketchedNewton | NaturalGradient
+    if method == "sketched-newton":
+        rule = SketchedNewton(length, l2=damping)
+    else:
+        # Gradients of all rows bring a Fisher matrix of all rows: nothing is gained by remembering older ones.
+        kind: Literal["diag", "full"] = "diag" if bend.fisher == "diagonal" else "full"
+        rule = NaturalGradient(length, kind, damping, memory=0.0)
+    diagonal = rule.needs == "sum_of_squares"
+    searched = lr is None or isinstance(lr, str)
+    return Plan(method, False, lambda _: Searched(rule, remembers=diagonal) if searched else rule)
 
 
 def _rule(method: str, lr: Rate | str | None, bound: float | None, prox: Prox | None) -> Rule:

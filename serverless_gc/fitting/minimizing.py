@@ -11,12 +11,13 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.manifests import manifest_to_bytes
+from serverless_gc.curvature import Curvature
 from serverless_gc.data import CodedData, Reduction
 from serverless_gc.encoded_data import EncodedData
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.evaluate import Evaluations, check_policy, exact_rounds
 from serverless_gc.fitting.loop import Limits, Loop
-from serverless_gc.fitting.methods import Rule, plan, words
+from serverless_gc.fitting.methods import Bend, Fisher, Rule, plan, words
 from serverless_gc.fitting.result import Fit, Iterate
 from serverless_gc.fitting.saved import Place
 from serverless_gc.fitting.smoothness import Data
@@ -29,7 +30,7 @@ from serverless_gc.optim.schedules import Rate
 from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import check_number, check_point, check_seconds, check_whole
 from serverless_gc.refusals import unknown_argument
-from serverless_gc.types import WaitPolicy
+from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.waiting import PolicyFactory, as_factory
 
 __all__ = ["minimize", "minimize_async"]
@@ -53,6 +54,9 @@ async def minimize_async(
     reduction: Reduction = "sum",
     sample_weight: Any = None,
     lr: Rate | str | None = None,
+    sketch_rows: int | None = None,
+    fisher: Fisher = "diagonal",
+    damping: float = 0.0,
     policy: WaitPolicy | PolicyFactory | None = None,
     max_rounds: int = 200,
     tolerance: float = 1e-6,
@@ -76,7 +80,11 @@ async def minimize_async(
         Where to begin: ``(n_cols,)``, ``(n_cols, c)``, or for a function of one's own any shape.
     method
         ``"nesterov"``, ``"gradient-descent"``, ``"momentum"``, ``"adam"``, ``"amsgrad"``, ``"dual-averaging"``,
-        ``"lbfgs"``; with ``l1`` or ``prox`` ``"proximal"`` or ``"fista"``; or an optimizer of `serverless_gc.optim`.
+        ``"lbfgs"``, ``"sketched-newton"``, ``"natural-gradient"``; with ``l1`` or ``prox`` ``"proximal"`` or
+        ``"fista"``; or an optimizer of `serverless_gc.optim`. Sketched Newton and natural gradients spend one more
+        round a step on the curvature of the loss, see ``data.curvature``, but for diagonal Fisher matrices of gradient
+        codes, which come along with gradients. They take real weights ``(n_cols,)``, any named loss but ``"softmax"``,
+        and any data code or gradient code.
     loss, l2, reduction, sample_weight
         The objective, as for ``data.value_and_gradient``.
     l1
@@ -87,7 +95,20 @@ async def minimize_async(
         Step length: a number, a function of the step's number, ``"lipschitz"`` (one over the curvature, estimated by a
         few coded products beforehand) or ``"backtracking"`` (a line search; ``"gradient-descent"``, ``"nesterov"``,
         ``"proximal"`` and ``"fista"``). None takes the first where the curvature of the loss is bounded, else the
-        second; Adam and AMSGrad take their own default.
+        second; Adam and AMSGrad take their own default. L-BFGS always searches; sketched Newton and natural gradients
+        do unless a number is given, whose unit is the full step; where answers are approximate give one, since values
+        that err mislead a search.
+    sketch_rows
+        Rows of the sketch of the Hessian with ``"sketched-newton"``, 10 for each column by default, at most ``n_rows``,
+        with which it is exact; a new sketch for every step. With ``"natural-gradient"`` on a data code likewise. A
+        worker of a data code returns its columns of the sketch, one of a gradient code all of it: there
+        ``fisher="full"``, the same matrix unsketched, is the smaller message.
+    fisher
+        With ``"natural-gradient"``: ``"diagonal"``, the mean squares of the gradients of single rows, exact with
+        gradient codes and estimated by a sketch with data codes; or ``"full"``, ``X.T D X`` with the second derivatives
+        of the loss, for gradient codes.
+    damping
+        With these two: added to the diagonal of the Hessian or Fisher matrix, as ``l2`` is.
     policy
         When rounds stop waiting: a policy, or a function from code to policy, for every round. Exact codes are waited
         for until they can decode all the same, unless ``on_undecodable="approximate"`` is given. With policies that
@@ -118,7 +139,7 @@ async def minimize_async(
     resume
         Whether to take up what is there; else it is overwritten.
     seed
-        Of what an asynchronous policy draws.
+        Of what an asynchronous policy draws, and of sketches.
     **options
         Further options of ``data.value_and_gradient``: ``strategy``, ``on_undecodable``, ``max_error``, ``wait``,
         ``deadline`` of one gradient. With a checkpoint or a line search ``strategy="auto"`` means ``"two-round"``,
@@ -137,6 +158,8 @@ async def minimize_async(
         If a round failed; a checkpoint has the steps before it.
     StoreError
         If the checkpoint cannot be read or written.
+    numpy.linalg.LinAlgError
+        If ``fisher="full"`` meets columns that depend on one another, without ``l2`` or ``damping``.
 
     Examples
     --------
@@ -154,18 +177,28 @@ async def minimize_async(
     point = check_point(w0, "w0")
     if point.dtype.kind == "c":
         raise InputError("w0 must be real")
-    chosen = plan(method, lr, l1, prox)
+    chosen = plan(method, lr, l1, prox, Bend(l2, damping, fisher))
+    needs = getattr(chosen.make(1.0), "needs", "")
+    if needs:
+        _check_curvature(data, needs, point, chosen.name, loss, reduction, sketch_rows, seed)
+    elif sketch_rows is not None:
+        raise InputError(f"sketch_rows goes with method='sketched-newton' and 'natural-gradient', got {method!r}")
     limits = _limits(max_rounds, tolerance, change, seconds, every)
     objective: dict[str, Any] = {"loss": loss, "l2": l2, "reduction": reduction, **options}
     if sample_weight is not None:
         objective["sample_weight"] = np.asarray(sample_weight)
-    if unknown := {"with_report"} & set(options):
-        raise InputError(f"{min(unknown)} does not go with minimize: the report is part of the fit")
+    if unknown := {"with_report", "with_squares"} & set(options):
+        raise InputError(
+            f"{min(unknown)} does not go with minimize: the report is part of the fit, and squares are asked for where "
+            "a method needs them"
+        )
     taken = set(signature(data.value_and_gradient_async).parameters)
     for word in options:
         if word not in _OPTIONS:
             mine = set(signature(minimize_async).parameters) - {"options"}
-            raise InputError(unknown_argument("minimize", word, sorted(mine | taken - {"w", "with_report"})))
+            raise InputError(
+                unknown_argument("minimize", word, sorted(mine | taken - {"w", "with_report", "with_squares"}))
+            )
     if unknown := set(objective) - taken:
         raise InputError(f"{min(unknown)}= does not go with {data.code.name!r}: leave it out or take another code")
     factory = as_factory(policy)
@@ -174,10 +207,12 @@ async def minimize_async(
         check_policy(probe)
     stale = probe is not None and probe.leftover == "keep"
     # One round is less accurate in the value, which searches compare; and when it is chosen depends on the past.
-    plain = checkpoint is not None or isinstance(chosen.make(1.0), Searching)
+    plain = checkpoint is not None or bool(needs) or isinstance(chosen.make(1.0), Searching)
     if plain and isinstance(data, CodedData) and objective.get("strategy", "auto") == "auto":
         objective["strategy"] = "two-round"
     asked = {"w0": point, "method": method, "lr": lr, "l1": l1, "prox": prox, "seed": seed, **objective}
+    if needs:
+        asked |= {"sketch_rows": sketch_rows, "fisher": fisher, "damping": damping}
     asked.pop("deadline", None)
     settings = {name: words(value) for name, value in asked.items()}
     settings |= _identity(data)
@@ -201,8 +236,24 @@ async def minimize_async(
         ),
         policy=factory,
         seed=seed,
+        sketch_rows=sketch_rows,
     )
     return await loop.run()
+
+
+def _check_curvature(
+    data: Data, needs: str, w0: Array, method: str, loss: AnyLoss, reduction: str, sketch_rows: int | None, seed: int
+) -> None:
+    """Raise `InputError` unless the data can tell what a second-order method needs to know."""
+    if not isinstance(data, (CodedData, GradientData)):
+        raise InputError(
+            f"method={method!r} needs the curvature of the loss, which {data.code.name!r} does not give: take "
+            "method='lbfgs', or a data code such as 'polar', or a gradient code such as 'frc'"
+        )
+    shape = (data.n_rows, data.n_cols)
+    asked = Curvature.checked(needs, w0, shape, data.y, loss, reduction, sketch_rows, (seed,))
+    if isinstance(data, CodedData):
+        asked.check_columns()
 
 
 def _limits(max_rounds: int, tolerance: float, change: float, seconds: float | None, every: int) -> Limits:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.engine import Engine, VirtualHost
@@ -28,9 +29,27 @@ from serverless_gc.stateful import Stateful
 from serverless_gc.training import Training
 from serverless_gc.types import Array, Arrival, Update, UpdateContext
 
-__all__ = ["StaleLoop"]
+__all__ = ["StaleLoop", "gives_shares"]
 
 _OF_TASKS = ("loss", "reduction", "sample_weight")
+
+
+def gives_shares(code: Code) -> bool:
+    """Whether each result of a code is a gradient by itself, of some of the rows: what stale gradients need.
+
+    Examples
+    --------
+    >>> from serverless_gc.codes import get
+    >>> gives_shares(get("frc", n_workers=4)), gives_shares(get("polar", n_workers=4))
+    (True, False)
+    """
+    return (
+        isinstance(code, GradientCode)
+        and not isinstance(code, CodedReduceCode)
+        and code.fold == 1
+        and not np.iscomplexobj(code.generator)
+        and bool(code.generator.min() >= 0)
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,13 +79,7 @@ class StaleLoop(Loop):
                 f"{data.code.name!r} only mean something together; use KSync, or encode with a gradient code"
             )
         code = data.code
-        if (
-            not isinstance(code, GradientCode)
-            or isinstance(code, CodedReduceCode)
-            or code.fold > 1
-            or np.iscomplexobj(code.generator)
-            or code.generator.min() < 0
-        ):
+        if not gives_shares(code):
             raise InputError(
                 f"stale gradients need a code whose results are sums of partition gradients: those of "
                 f"{data.code.name!r} only make sense together; use code='frc', or 'bgc'"
@@ -74,10 +87,10 @@ class StaleLoop(Loop):
         if given := {"max_error", "wait", "on_undecodable"} & set(self.objective):
             raise InputError(f"{min(given)} does not go with a policy that keeps tasks in flight")
         await super(StaleLoop, self)._begin()
-        if isinstance(self.rule, Searching):
+        if self.needs or isinstance(self.rule, Searching):
             raise InputError(
-                f"a line search compares exact values, and stale gradients have none: {self.plan.name} does not go "
-                "with this policy; take 'gradient-descent', 'momentum' or 'adam' with lr="
+                f"line searches and second-order steps take exact values of one point, and stale gradients have none: "
+                f"{self.plan.name} does not go with this policy; take 'gradient-descent', 'momentum' or 'adam' with lr="
             )
 
     async def _steps(self, bar: Any) -> Reason:

@@ -7,6 +7,7 @@ from serverless_gc.optim.natural import NaturalGradient, learned_precision
 from serverless_gc.optim.proximal import FISTA, ProximalGradient, box, l2_ball, soft_threshold
 from serverless_gc.optim.quasi_newton import QuasiNewton
 from serverless_gc.optim.schedules import inverse_time, power
+from serverless_gc.optim.searched import Searched
 from serverless_gc.optim.sketched import SketchedNewton
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Nesterov",
     "ProximalGradient",
     "QuasiNewton",
+    "Searched",
     "SketchedNewton",
     "box",
     "inverse_time",

@@ -35,7 +35,8 @@ class Checkpoint:
     state
         Of the optimizer.
     known
-        Gradient at ``x`` if the last step has been there, else empty; its value is in ``meta``.
+        Gradients: the last one taken, and that at ``x`` if the last step has been there; values are in ``meta``. Behind
+        them what was found on the way to the second, if the next step needs it.
     history
         Names to arrays of what was recorded so far.
     settings

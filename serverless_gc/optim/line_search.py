@@ -17,7 +17,7 @@ from serverless_gc.errors import InputError
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.types import Array
 
-__all__ = ["Backtracking", "Searching", "Stepped", "Trials", "wolfe"]
+__all__ = ["Backtracking", "Found", "Searching", "Stepped", "Trials", "along", "wolfe"]
 
 State: TypeAlias = tuple[Array, ...]
 
@@ -48,6 +48,9 @@ class Stepped:
 
 
 Trials: TypeAlias = Generator[Array, tuple[float, Array], Stepped]
+
+Found: TypeAlias = tuple[Array, float, Array] | None
+"""A point, value and gradient there."""
 
 
 @runtime_checkable
@@ -242,3 +245,51 @@ def _between(low: tuple[float, float, float], high: tuple[float, float, float]) 
     least = b - (b - a) * (db + d2 - d1) / below
     near, far = sorted((a + 0.1 * (b - a), b - 0.1 * (b - a)))
     return min(max(least, near), far)
+
+
+def along(
+    x: Array,
+    value: float,
+    gradient: Array,
+    direction: Array,
+    first: float | None = None,
+    *,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    most_trials: int = 30,
+) -> Generator[Array, tuple[float, Array], Found]:
+    """Search a line by `wolfe`: yields points and is sent the objective and its gradient there.
+
+    Parameters
+    ----------
+    x, value, gradient
+        Where it begins, and the objective and its flat gradient there.
+    direction
+        Where to, flat.
+    first
+        First length to try; by default that of a move of length 1.
+    c1, c2, most_trials
+        As for `wolfe`.
+
+    Returns
+    -------
+    (point, value, gradient) or None
+        None if the line does not lead down.
+    """
+    slope = float(gradient @ direction)
+    if not slope < 0:
+        return None
+    if first is None:
+        first = 1 / float(np.linalg.norm(direction))
+    towards = direction.reshape(x.shape)
+    tried: dict[float, tuple[Array, float, Array]] = {}
+    lengths = wolfe(value, slope, first, c1=c1, c2=c2, most_trials=most_trials)
+    length = next(lengths)
+    while True:
+        point = x + length * towards
+        here, slopes = yield point
+        tried[length] = (point, here, slopes)
+        try:
+            length = lengths.send((here, float(slopes.reshape(-1) @ direction)))
+        except StopIteration as stop:
+            return tried.get(stop.value)

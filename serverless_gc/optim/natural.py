@@ -17,6 +17,9 @@ __all__ = ["NaturalGradient", "learned_precision"]
 
 State: TypeAlias = tuple[Array, ...]
 
+_UNKNOWN = 1e-24
+"""A parameter whose mean square is below this, relative to the largest, is one that nothing depends on but rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class NaturalGradient:
@@ -28,8 +31,9 @@ class NaturalGradient:
         Step length, or a function of the update's number.
     kind
         ``"diag"``: from ``meta["sum_of_squares"]``, mean squares of per-sample gradients, shape of ``x``. Squares of
-        mean gradients will not do: they are smaller by the number of samples. ``"full"`` and ``"block"``: from
-        ``meta["fisher"]``, mean of outer products or a closed form, ``(x.size, x.size)``.
+        mean gradients will not do: they are smaller by the number of samples. A parameter that has none, to rounding,
+        and no damping does not move. ``"full"`` and ``"block"``: from ``meta["fisher"]``, mean of outer products or a
+        closed form, ``(x.size, x.size)``.
     damping
         Added to the diagonal.
     memory
@@ -42,7 +46,7 @@ class NaturalGradient:
     InputError
         If a parameter is out of range; when stepping, if the update brings no Fisher estimate of the right shape.
     numpy.linalg.LinAlgError
-        If ``F + damping`` is not positive definite: damp more.
+        If a full or block ``F + damping`` is not positive definite, or a diagonal one zero: damp more.
 
     Notes
     -----
@@ -75,6 +79,11 @@ class NaturalGradient:
         if bool(self.blocks) != (self.kind == "block") or any(size < 1 for size in self.blocks):
             raise InputError(f"blocks must be positive sizes, and given for kind='block' only, got {self.blocks!r}")
 
+    @property
+    def needs(self) -> str:
+        """What every update has to bring in its ``meta``."""
+        return "sum_of_squares" if self.kind == "diag" else "fisher"
+
     def init(self, x: Array) -> State:
         """Return the state before the first step: the sum of estimates, and of their weights."""
         shape = x.shape if self.kind == "diag" else (x.size, x.size)
@@ -92,7 +101,7 @@ class NaturalGradient:
         return x - as_schedule(self.lr)(t) * preconditioned, (total, weight)
 
     def _estimate(self, update: Update, shape: tuple[int, ...]) -> Array:
-        name = "sum_of_squares" if self.kind == "diag" else "fisher"
+        name = self.needs
         if name not in update.meta or np.shape(update.meta[name]) != shape:
             raise InputError(
                 f"NaturalGradient(kind={self.kind!r}) needs meta[{name!r}] of shape {shape} with every update, got "
@@ -103,9 +112,10 @@ class NaturalGradient:
     def _solve(self, fisher: Array, direction: Array) -> Array:
         if self.kind == "diag":
             scale = fisher + self.damping
-            if not (scale > 0).all():
-                raise np.linalg.LinAlgError("a parameter has no Fisher information: damp more")
-            return np.asarray(direction / scale)
+            known = scale > _UNKNOWN * scale.max(initial=0.0)
+            if np.any(direction) and not known.any():
+                raise np.linalg.LinAlgError("no parameter has any Fisher information: damp more")
+            return np.divide(direction, scale, out=np.zeros_like(scale), where=known)
         flat = direction.reshape(-1)
         sizes = self.blocks or (flat.size,)
         ends = np.cumsum(sizes)

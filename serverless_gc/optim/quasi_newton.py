@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from serverless_gc.errors import InputError
 from serverless_gc.optim.lbfgs import two_loops
-from serverless_gc.optim.line_search import Stepped, Trials, wolfe
+from serverless_gc.optim.line_search import Found, Stepped, Trials, along
 from serverless_gc.types import Array
 
 __all__ = ["QuasiNewton"]
@@ -19,8 +19,6 @@ State: TypeAlias = tuple[Array, Array]
 
 _LEAST_CURVATURE = 1e-10
 """Pairs whose curvature, relative to their lengths, is below this say more about rounding than about the objective."""
-
-Found: TypeAlias = tuple[Array, float, Array] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +65,12 @@ class QuasiNewton:
         moves, changes = state
         flat = gradient.reshape(-1)
         found: Found = None
+        down = partial(along, x, value, flat, c1=self.c1, c2=self.c2, most_trials=self.most_trials)
         if len(moves):
-            found = yield from self._along(x, value, flat, -two_loops(flat, zip(moves, changes, strict=True)), 1.0)
+            found = yield from down(-two_loops(flat, zip(moves, changes, strict=True)), 1.0)
         if found is None:  # what is remembered misleads, or there is nothing yet
             moves, changes = self.init(x)
-            found = yield from self._along(x, value, flat, -flat, 1 / (float(np.linalg.norm(flat)) or 1.0))
+            found = yield from down(-flat)
         if found is None:
             return Stepped(x, state, (value, gradient), "no step along the gradient lowers the objective")
         new, new_value, new_gradient = found
@@ -79,23 +78,3 @@ class QuasiNewton:
         if move @ change > _LEAST_CURVATURE * np.linalg.norm(move) * np.linalg.norm(change):
             moves, changes = (np.vstack([old, one])[-self.memory :] for old, one in ((moves, move), (changes, change)))
         return Stepped(new, (moves, changes), (new_value, new_gradient))
-
-    def _along(
-        self, x: Array, value: float, gradient: Array, direction: Array, first: float
-    ) -> Generator[Array, tuple[float, Array], Found]:
-        """Search a line; None if it does not lead down."""
-        slope = float(gradient @ direction)
-        if not slope < 0:
-            return None
-        towards = direction.reshape(x.shape)
-        tried: dict[float, tuple[Array, float, Array]] = {}
-        lengths = wolfe(value, slope, first, c1=self.c1, c2=self.c2, most_trials=self.most_trials)
-        length = next(lengths)
-        while True:
-            point = x + length * towards
-            here, slopes = yield point
-            tried[length] = (point, here, slopes)
-            try:
-                length = lengths.send((here, float(slopes.reshape(-1) @ direction)))
-            except StopIteration as stop:
-                return tried.get(stop.value)

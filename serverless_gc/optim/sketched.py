@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class SketchedNewton:
 
     lr: Rate = 1.0
     l2: float = 0.0
+    needs: ClassVar[str] = "hessian_root"
 
     def __post_init__(self) -> None:
         as_schedule(self.lr)
@@ -79,9 +80,14 @@ class SketchedNewton:
 
 def _solve(root: FloatArray, l2: float, right: Array) -> FloatArray:
     """Return ``(root.T root + l2)^+ right`` by the singular values of the root: its condition is not squared."""
+    rounding = np.finfo(np.float64).eps * max(root.shape)
+    if len(root) > right.size:
+        root = np.asarray(
+            np.linalg.qr(root, mode="r"), np.float64
+        )  # the same singular values and right vectors, of fewer rows
     _, sizes, rows = np.linalg.svd(root, full_matrices=False)
     curvature = sizes**2 + l2
-    seen = curvature > np.finfo(np.float64).eps * max(root.shape) * curvature.max(initial=0.0)
+    seen = curvature > rounding * curvature.max(initial=0.0)
     inside = rows @ right
     step = rows.T @ np.divide(inside, curvature, out=np.zeros_like(inside), where=seen)
     if l2 > 0 and len(rows) < right.size:

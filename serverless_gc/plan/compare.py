@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Certifier, Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.engine import RoundOutcome
@@ -122,8 +123,7 @@ def compare(
     >>> mds.arrivals_mean, round(mds.work, 3), mds.seconds_mean < uncoded.seconds_mean / 3
     (15.0, 1.333, True)
     """
-    if isinstance(rounds, bool) or rounds < 1:
-        raise InputError(f"rounds must be at least 1, got {rounds}")
+    rounds = check_whole("rounds", rounds, 1)
     listed = list(codes)
     if unit is None and listed:
         unit = 1 / listed[0].n_workers

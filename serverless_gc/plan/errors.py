@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code, Tracker
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
@@ -64,8 +65,7 @@ def error_curve(code: Code, *, most: float = 0.5, trials: int = 200, seed: int =
     >>> curve.fraction.round(3).tolist(), (7 * curve.mean).round(4).tolist()
     ([0.0, 0.143, 0.286], [0.0, 0.25, 0.5714])
     """
-    if isinstance(trials, bool) or trials < 1:
-        raise InputError(f"trials must be at least 1, got {trials}")
+    trials = check_whole("trials", trials, 1)
     if not 0 <= most <= 1:
         raise InputError(f"most must be a share of the workers in [0, 1], got {most}")
     n = code.n_workers

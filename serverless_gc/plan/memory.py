@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.errors import InputError
@@ -56,9 +57,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name in ("rows", "cols", "columns"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), 1))
         try:
             kind = np.dtype(self.dtype)
         except TypeError:

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
 from serverless_gc.codes.threshold import count_awaited, results_awaited
@@ -124,8 +125,7 @@ def sample_rounds(
     >>> abs(found.mean - Exponential(2.0).mean_order_stat(7, 10)) < 3 * found.standard_error
     True
     """
-    if isinstance(rounds, bool) or rounds < 1:
-        raise InputError(f"rounds must be at least 1, got {rounds}")
+    rounds = check_whole("rounds", rounds, 1)
     if not isinstance(delay, Independent):
         raise InputError(f"{delay!r} depends on slot or round: run it through serverless_gc.plan.simulate")
     code, n = method.code, method.code.n_workers

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.engine import Engine, VirtualHost
-from serverless_gc.errors import InputError
 from serverless_gc.plan.methods import Method
 from serverless_gc.plan.results import Rounds
 from serverless_gc.stragglers import Loaded
@@ -91,8 +91,7 @@ def simulate(
     >>> simulate(method("mds", 8, 6), Constant(3.0), rounds=5).mean
     4.0
     """
-    if isinstance(rounds, bool) or rounds < 1:
-        raise InputError(f"rounds must be at least 1, got {rounds}")
+    rounds = check_whole("rounds", rounds, 1)
     code = method.code
     unit = 1.0 / code.n_workers if unit is None else unit
     work = method.work(unit)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
@@ -59,9 +60,8 @@ def sized(name: str, n_workers: int, load: int | None = None) -> Sized:
     >>> sized("bibd", 30, 3).note
     'bibd: no code of 30 workers and load 3; the nearest has 31 workers and load 6'
     """
-    for label, value in (("workers", n_workers), ("load", load)):
-        if value is not None and (isinstance(value, bool) or value < 1):
-            raise InputError(f"{label} must be at least 1, got {value}")
+    n_workers = check_whole("workers", n_workers, 1)
+    load = None if load is None else check_whole("load", load, 1)
     if load is not None and load > n_workers:
         raise InputError(f"load must be at most the number of workers, {n_workers}, got {load}")
     try:

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 __all__ = ["PROTOCOL"]
 
-PROTOCOL = 3
+PROTOCOL = 4

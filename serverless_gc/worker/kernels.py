@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, CsrBlock
-from serverless_gc.worker import losses
+from serverless_gc.worker import curvature, losses
 from serverless_gc.worker.products import multiply, multiply_transposed
 
 __all__ = [
@@ -94,6 +94,24 @@ def normal_messages(
         yield multiply_transposed(block, multiply(block, operand))
 
 
+def sketch(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
+    """Return the message of `sketch_messages`, or for several blocks the stack of them."""
+    return _stacked(sketch_messages(blocks, operand, params))
+
+
+def sketch_messages(
+    blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any], first: int = 0
+) -> Iterator[Array]:
+    """Yield each block, from block ``first`` on, with its columns added up in ``params["rows"]`` buckets.
+
+    The operand has two columns: the bucket of each column of the block, and what it is multiplied by.
+    """
+    operand = _need_operand("sketch", operand)
+    buckets, factors = operand[:, 0].astype(np.int64), operand[:, 1]
+    for block in blocks[first:]:
+        yield curvature.sketched_columns(block, buckets, factors, int(params["rows"]))
+
+
 def coordinates(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
     """Return ``u = block @ operand``, padded with zeros to ``params["size"]`` entries, then ``block.T @ u``."""
     operand = _need_operand("coordinates", operand)
@@ -151,6 +169,10 @@ def gradient_messages(
     ``value``
         Whether the loss itself goes along, as one more entry behind the gradient. ``"if-given"``: NaN where the
         function does not tell it.
+    ``measure``
+        Kernel ``"curvature"``: what is computed of a part instead of its gradient, or where it says ``behind``, behind
+        its gradient, flattened likewise, see `serverless_gc.worker.curvature.measured`; ``size`` is its length. Not for
+        functions.
     ``dtype``
         Of the messages, float64 by default; sums are formed in double precision.
     """
@@ -219,24 +241,24 @@ class _Parts:
         self._parts = [blocks[i : i + per_part] for i in range(0, len(blocks), per_part)]
         if any(isinstance(a, CsrBlock) for _, *labels in self._parts for a in labels):
             raise ValueError("kernel 'gradient': labels and weights must be dense arrays")
-        self.size = w.size + self._value
+        self._measure: Mapping[str, Any] = params.get("measure", {})
+        self._slopes = not self._measure or self._measure["behind"]
+        self.size = (w.size + self._value if self._slopes else 0) + int(self._measure.get("size", 0))
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def flat(self, i: int, message: int) -> Array:
-        """Return a part's gradient, and behind it the loss if that is wanted, as one vector."""
+        """Return what is wanted of a part as one vector: gradient, curvature, loss."""
         if i not in self._known:
-            value, gradient = self._computed(i, message)
-            flat = gradient.reshape(-1)
-            self._known[i] = np.append(flat, value) if self._value else flat
+            self._known[i] = np.concatenate(self._computed(i, message), axis=None)
         return self._known[i]
 
     def forget(self, i: int) -> None:
         """Make room: no further message needs this part."""
         self._known.pop(i, None)
 
-    def _computed(self, i: int, message: int) -> tuple[float, Array]:
+    def _computed(self, i: int, message: int) -> list[Any]:
         X, *rest = self._parts[i]
         y = rest.pop(0) if self._labelled else None
         if not isinstance(self._loss, losses.Loss):
@@ -244,12 +266,21 @@ class _Parts:
 
             number, first, end = self._params.get("parts", [[i, 0, X.shape[0]]] * (i + 1))[i]
             where = f"partition {number} (rows {first}..{end - 1}) for message {message}"
-            return functions.call(self._loss, [X, y, *rest], self._w, where, value=self._params.get("value") is True)
+            asked = self._params.get("value") is True
+            value, slopes = functions.call(self._loss, [X, y, *rest], self._w, where, value=asked)
+            return [slopes, value] if self._value else [slopes]
         weight: Any = rest[0] if rest else None
         labels: Any = y
         z = multiply(X, self._w)
-        value = self._loss.value(z, labels, weight) if self._value else 0.0
-        return value, multiply_transposed(X, self._loss.residual(z, labels, weight))
+        found: list[Any] = []
+        if self._slopes:
+            found.append(multiply_transposed(X, self._loss.residual(z, labels, weight)))
+        if self._measure:
+            _, place, _ = self._params["parts"][i]
+            found.append(curvature.measured(self._measure, X, labels, weight, z, self._loss, place))
+        if self._value:
+            found.append(self._loss.value(z, labels, weight))
+        return found
 
 
 def node_gradient(blocks: Sequence[Block], operand: Array | None, params: Mapping[str, Any]) -> Array:
@@ -288,19 +319,23 @@ KERNELS: Mapping[str, Kernel] = {
     "matvec": matvec,
     "normal": normal,
     "coordinates": coordinates,
+    "curvature": gradient,
     "gradient": gradient,
     "matmul": matmul,
     "node-gradient": node_gradient,
     "sampled": sampled,
+    "sketch": sketch,
     "noop": noop,
 }
 """Name -> function."""
 
 STREAMS: Mapping[str, Stream] = {
+    "curvature": gradient_messages,
     "gradient": gradient_messages,
     "matvec": matvec_messages,
     "normal": normal_messages,
     "sampled": sampled_messages,
+    "sketch": sketch_messages,
 }
 """Name -> function, for kernels that can give one message after the other."""
 

@@ -2,8 +2,9 @@
 
 Each loss has ``value(z, y, sample_weight) -> float``, a *sum* over rows, and
 ``residual(z, y, sample_weight) -> array`` of ``z``'s shape, the derivative of that sum with respect to ``z``. With
-``z = X @ w`` the gradient is ``X.T @ residual``. Work is done in the precision of ``z``, sums in double precision.
-Nothing overflows for ``|z|`` of 1000 and beyond.
+``z = X @ w`` the gradient is ``X.T @ residual``; losses that are sums over the entries of ``z`` have
+``curvature(z, y, sample_weight)``, the second derivatives, too. Work is done in the precision of ``z``, sums in double
+precision. Nothing overflows for ``|z|`` of 1000 and beyond.
 """
 
 from __future__ import annotations
@@ -44,9 +45,18 @@ def _real_labels(name: str, z: Array, y: Array) -> Array:
 
 
 class Loss(ABC):
-    """One loss. Subclasses say what labels they take and what one entry costs."""
+    """One loss. Subclasses say what labels they take and what one entry costs.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    separable
+        Whether it is a sum over the entries of ``z``, so that its second derivative is one number for each of them.
+    """
 
     name: ClassVar[str]
+    separable: ClassVar[bool] = True
 
     def value(self, z: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the loss, summed over the rows.
@@ -77,6 +87,20 @@ class Loss(ABC):
         z, y, weight = self._checked(z, y, sample_weight)
         slope = self._slope(z, y)
         return slope if weight is None else slope * _column(weight, slope)
+
+    def curvature(self, z: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Array:
+        """Return the second derivative of `value` with respect to each entry of ``z``, at least 0.
+
+        Parameters are those of `value`.
+
+        Raises
+        ------
+        ValueError
+            As for `value`, or if the loss is no sum over the entries of ``z``, or does not tell.
+        """
+        z, y, weight = self._checked(z, y, sample_weight)
+        bend = self._bend(z, y)
+        return bend if weight is None else bend * _column(weight, bend)
 
     def check(self, shape: tuple[int, ...], y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
         """Raise unless labels and weights fit predictions ``z`` of this shape; nothing is computed.
@@ -129,6 +153,10 @@ class Loss(ABC):
     def _slope(self, z: Array, y: Array) -> Array:
         """Return the derivative with respect to each entry of ``z``, fresh."""
 
+    def _bend(self, z: Array, y: Array) -> Array:  # noqa: ARG002 - for those that have one
+        """Return the second derivative with respect to each entry of ``z``, fresh."""
+        raise ValueError(f"loss {self.name!r} does not tell its second derivative for each entry of X @ w")
+
 
 def _column(weight: Array, like: Array) -> Array:
     return weight[:, None] if like.ndim == 2 else weight
@@ -165,6 +193,9 @@ class Squared(Loss):
     def _slope(self, z: Array, y: Array) -> Array:
         return z - y
 
+    def _bend(self, z: Array, y: Array) -> Array:  # noqa: ARG002 - it is the same everywhere
+        return np.ones_like(z)
+
 
 @dataclass(frozen=True, slots=True)
 class Logistic(Loss):
@@ -198,6 +229,10 @@ class Logistic(Loss):
         result: Array = -y * _expit(-y * z)
         return result
 
+    def _bend(self, z: Array, y: Array) -> Array:  # noqa: ARG002 - it is the same for both classes
+        result: Array = _expit(z) * _expit(-z)
+        return result
+
 
 @dataclass(frozen=True, slots=True)
 class Softmax(Loss):
@@ -210,6 +245,7 @@ class Softmax(Loss):
     """
 
     name: ClassVar[str] = "softmax"
+    separable: ClassVar[bool] = False
 
     def _labels(self, z: Array, y: Array) -> Array:
         if z.ndim != 2 or z.shape[1] < 2 or z.dtype.kind == "c":
@@ -272,6 +308,10 @@ class Poisson(Loss):
         result: Array = np.exp(np.minimum(z, self._most(z))) - y
         return result
 
+    def _bend(self, z: Array, y: Array) -> Array:  # noqa: ARG002 - it is the same for all counts
+        result: Array = np.exp(np.minimum(z, self._most(z)))
+        return result
+
 
 @dataclass(frozen=True, slots=True)
 class Huber(Loss):
@@ -305,6 +345,10 @@ class Huber(Loss):
         result: Array = np.clip(z - y, -self.delta, self.delta)
         return result
 
+    def _bend(self, z: Array, y: Array) -> Array:
+        result: Array = (np.abs(z - y) <= self.delta).astype(z.dtype)
+        return result
+
 
 @dataclass(frozen=True, slots=True)
 class SquaredHinge(Loss):
@@ -329,6 +373,10 @@ class SquaredHinge(Loss):
 
     def _slope(self, z: Array, y: Array) -> Array:
         result: Array = -2 * y * np.maximum(0, 1 - y * z)
+        return result
+
+    def _bend(self, z: Array, y: Array) -> Array:
+        result: Array = 2 * (y * z < 1).astype(z.dtype)
         return result
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from serverless_gc.wire import Block, CsrBlock
 
-__all__ = ["multiply", "multiply_transposed", "take_rows"]
+__all__ = ["multiply", "multiply_transposed", "squared", "take_rows"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -175,3 +175,17 @@ def take_rows(block: Block, rows: Array) -> Block:
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     entries = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
     return CsrBlock(block.data[entries], block.indices[entries], indptr, (len(rows), block.shape[1]))
+
+
+def squared(block: Block) -> Block:
+    """Return a block with the squares of its entries, in double precision.
+
+    Examples
+    --------
+    >>> squared(np.array([[1, -2]]))
+    array([[1., 4.]])
+    """
+    if isinstance(block, CsrBlock):
+        return CsrBlock(np.square(block.data, dtype=np.float64), block.indices, block.indptr, block.shape)
+    squares: Array = np.square(block, dtype=np.float64)
+    return squares

@@ -21,7 +21,7 @@ from serverless_gc.wire.sampled import Sampled
 from serverless_gc.worker import losses
 from serverless_gc.worker.functions import FunctionError, load
 from serverless_gc.worker.node_gradient import Batch, NodeGradient
-from serverless_gc.worker.products import multiply, multiply_transposed
+from serverless_gc.worker.products import multiply, multiply_transposed, squared
 
 __all__ = ["sampled", "sampled_messages"]
 
@@ -156,14 +156,10 @@ class _Work:
             for X, *columns in batch.parts:
                 y, weight = [*columns, None][:2]
                 residual = loss.residual(multiply(X, w), _dense(y), None if weight is None else _dense(weight))
-                sums += multiply_transposed(_squared(X), residual**2).reshape(-1)
+                sums += multiply_transposed(squared(X), residual**2).reshape(-1)
             # Of the rows' gradients with their share of the regularizer; the sum of them is known.
             sums = (rows * batch.scale) ** 2 * sums + rows * decay * (2 * (mean - decay) + decay)
         return sums
-
-
-def _squared(X: Block) -> Block:
-    return CsrBlock(X.data**2, X.indices, X.indptr, X.shape) if isinstance(X, CsrBlock) else X.astype(np.float64) ** 2
 
 
 def _dense(block: Block | None) -> Array:

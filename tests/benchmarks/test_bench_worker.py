@@ -13,8 +13,9 @@ from measured import fastest, ratio
 from serverless_gc.store import MemoryStore
 from serverless_gc.wire import CsrBlock, Task, pack_block
 from serverless_gc.wire.sigv4 import Credentials, Signer
+from serverless_gc.worker.curvature import buckets_and_signs, sketched_columns, sketched_rows
 from serverless_gc.worker.entry import Warm, run
-from serverless_gc.worker.kernels import multiply
+from serverless_gc.worker.kernels import multiply, multiply_transposed
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -87,3 +88,19 @@ def test_importing_the_worker_beside_importing_numpy(benchmark):
     nothing, numpy, worker = importing("sys"), importing("numpy"), importing("serverless_gc.worker.entry")
     benchmark.extra_info["of NumPy's import"] = round((worker - nothing) / (numpy - nothing), 3)
     benchmark.pedantic(lambda: importing("serverless_gc.worker.entry"), rounds=1)
+
+
+@pytest.mark.parametrize("side", ["coded columns", "partition"])
+def test_a_sketch_of_the_hessian(benchmark, side):
+    """Against the product that a gradient takes of the same block, and the exact Hessian of the same rows."""
+    tall = side == "partition"
+    block = np.random.default_rng(0).standard_normal((20000, 100) if tall else (100, 20000))
+    buckets, factors = buckets_and_signs([1], 0, 20000, 1000)
+    sketched = sketched_rows if tall else sketched_columns
+    benchmark(sketched, block, buckets, factors, 1000)
+    took = fastest(lambda: sketched(block, buckets, factors, 1000))
+    product = fastest(lambda: multiply_transposed(block, factors) if tall else multiply(block, factors))
+    benchmark.extra_info["times the product"] = round(took / product, 1)
+    if tall:
+        exact = fastest(lambda: (block.T * factors**2) @ block)
+        benchmark.extra_info["of the exact Hessian"] = round(took / exact, 2)

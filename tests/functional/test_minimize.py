@@ -353,7 +353,11 @@ def test_wrong_arguments_are_refused(data, options, message):
     ("options", "message"),
     [
         ({"policy": sgc.KAsync(3), "wait": 3}, "wait does not go with"),
-        ({"policy": sgc.KAsync(3), "method": "lbfgs", "lr": None}, "a line search compares exact values"),
+        ({"policy": sgc.KAsync(3), "method": "lbfgs", "lr": None}, "line searches and .* take exact values"),
+        (
+            {"policy": sgc.KAsync(3), "method": "sketched-newton", "lr": 1.0},
+            "stale gradients have none: sketched-newton",
+        ),
         ({"policy": sgc.KSync(3), "wait": 3}, "policy and wait both say"),
     ],
 )

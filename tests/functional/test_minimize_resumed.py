@@ -22,6 +22,9 @@ METHODS = [
     ("lbfgs", {}),
     ("fista", {"l1": 0.02, "lr": "backtracking"}),
     ("gradient-descent", {"lr": "backtracking"}),
+    ("sketched-newton", {"sketch_rows": 20}),
+    ("sketched-newton", {"lr": 0.5}),
+    ("natural-gradient", {}),
 ]
 
 
@@ -89,11 +92,21 @@ def test_a_run_stopped_after_any_step_ends_with_the_same_bits(tmp_path, method, 
         assert ours.busy_wasted == pytest.approx(theirs.busy_wasted)
 
 
-def test_a_gradient_code_resumes_to_the_same_bits(tmp_path):
-    whole = train(code="frc", method="momentum", lr=0.1)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "momentum", "lr": 0.1},
+        {"method": "sketched-newton"},
+        {"method": "natural-gradient", "fisher": "full"},
+        {"method": "natural-gradient"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_a_gradient_code_resumes_to_the_same_bits(tmp_path, options):
+    whole = train(code="frc", **options)
     with pytest.raises(Stopped):
-        train(tmp_path / "run", 3, code="frc", method="momentum", lr=0.1)
-    np.testing.assert_array_equal(train(tmp_path / "run", code="frc", method="momentum", lr=0.1).w, whole.w)
+        train(tmp_path / "run", 3, code="frc", **options)
+    np.testing.assert_array_equal(train(tmp_path / "run", code="frc", **options).w, whole.w)
 
 
 def test_other_stragglers_change_no_more_than_rounding(tmp_path):

@@ -265,6 +265,18 @@ def test_encoded_steps_settle_where_the_guarantee_says(figures):
     assert found.in_time[32][1][-1] < 1e-10 < excess[seconds > 50].min()
 
 
+def test_sketched_newton_needs_few_steps_and_waits_for_few(figures):
+    found = figures("sketched_newton_2020")
+    seconds = found.seconds
+    assert ascending(
+        *(seconds[name] for name in ("newton", "sketched newton", "l-bfgs", "nesterov", "gradient descent"))
+    )
+    assert seconds["sketched newton"] < 0.3 * seconds["nesterov"]
+    assert found.steps[2] > 2 * found.steps[20]
+    assert found.steps[10] >= found.steps[50]
+    assert found.waiting["until decodable"] < 0.3 * found.waiting["wait for all"]
+
+
 def test_moments_partly_decoded_lead_to_the_solution(figures):
     found = figures("moment_2018")
     names = ("moments, 2 rounds", "moments, no peeling", "wait for all", "data dropped")

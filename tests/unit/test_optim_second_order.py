@@ -9,7 +9,7 @@ from toy_problems import exponential, lin20, log20, train
 from serverless_gc.aggregate import AverageStats, KeepSlots, Mean, StackStats
 from serverless_gc.engine import Completion
 from serverless_gc.errors import InputError
-from serverless_gc.optim import LBFGS, SGD, NaturalGradient, SketchedNewton, learned_precision
+from serverless_gc.optim import LBFGS, SGD, NaturalGradient, Searched, SketchedNewton, learned_precision
 from serverless_gc.policies import KSync, WaitAll
 from serverless_gc.types import Update
 
@@ -56,6 +56,11 @@ class TestNaturalGradient:
             np.linalg.solve(fisher[s, s] + 0.1 * np.eye(s.stop - s.start), g[s]) for s in (slice(0, 2), slice(2, 5))
         ]
         np.testing.assert_allclose(after, -np.concatenate(expected))
+
+    def test_a_parameter_that_nothing_depends_on_stays(self):
+        squares, slope = np.array([4.0, 1e-32, 0.0]), np.array([2.0, 1e-16, 0.0])
+        after = one_step(NaturalGradient(1.0), np.zeros(3), slope, sum_of_squares=squares)
+        np.testing.assert_array_equal(after, [-0.5, 0.0, 0.0])
 
     def test_memory_is_an_exponential_mean_corrected_for_its_start(self):
         rule, x = NaturalGradient(1.0, memory=0.75), np.zeros(1)
@@ -210,6 +215,12 @@ class TestSketchedNewton:
         after = one_step(SketchedNewton(l2=problem.l2), x, problem.gradient(x), hessian_root=root)
         np.testing.assert_allclose(after, x - np.linalg.solve(problem.hessian(x), problem.gradient(x)), atol=1e-12)
 
+    def test_a_tall_root_is_solved_as_it_is(self):
+        rng = np.random.default_rng(4)
+        root = rng.standard_normal((40, 6)) * np.geomspace(1e-6, 1, 6)  # squared it would be singular
+        g = root.T @ (root @ np.ones(6))
+        np.testing.assert_allclose(one_step(SketchedNewton(), np.zeros(6), g, hessian_root=root), -1, rtol=1e-3)
+
     def test_a_singular_hessian_gives_the_least_norm_step(self):
         root = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]])
         g = root.T @ np.array([1.0, 3.0])
@@ -247,3 +258,65 @@ class TestSketchedNewton:
         rule, x = SketchedNewton(), np.ones(2)
         assert rule.step(x, Update(np.zeros(2), n_eff=0.0), (), 0) == (x, ())
         assert math.isfinite(rule.lr)
+
+
+class TestSearched:
+    @staticmethod
+    def drive(rule, f, x, state, meta):
+        """Make one step; return where it ended and the points that were tried."""
+        value, gradient = f(x)
+        trials, points = rule.search(x, value, gradient, state, meta), []
+        try:
+            points.append(next(trials))
+            while True:
+                points.append(trials.send(f(points[-1])))
+        except StopIteration as stop:
+            return stop.value, points
+
+    def test_the_full_step_is_tried_first_and_taken_where_it_is_right(self):
+        H = np.diag([4.0, 9.0])
+        rule, x = Searched(SketchedNewton()), np.array([1.0, -2.0])
+        end, points = self.drive(
+            rule, lambda z: (z @ H @ z / 2, H @ z), x, rule.init(x), {"hessian_root": np.diag([2.0, 3.0])}
+        )
+        assert len(points) == 1
+        np.testing.assert_allclose(end.x, 0, atol=1e-15)
+        assert end.known[0] == pytest.approx(0)
+        assert end.state[0] == pytest.approx(1)
+
+    def test_steps_that_overshoot_are_cut_back(self):
+        rule, x = Searched(SketchedNewton()), np.array([2.0])
+        end, points = self.drive(
+            rule, lambda z: (z @ z / 2, z), x, rule.init(x), {"hessian_root": np.full((1, 1), 0.2)}
+        )
+        assert points[0] == pytest.approx(-48)
+        assert end.known[0] < 2
+        assert 0 < end.state[0] < 0.1
+
+    def test_the_last_length_is_the_next_first_one_where_steps_have_none_of_their_own(self):
+        rule, x = Searched(NaturalGradient(1.0, memory=0.0), remembers=True), np.array([2.0])
+        end, _ = self.drive(rule, lambda z: (z @ z / 2, z), x, rule.init(x), {"sum_of_squares": np.full(1, 50.0)})
+        length = float(end.state[0][0])
+        assert length > 4
+        again, points = self.drive(
+            rule, lambda z: (z @ z / 2, z), end.x, end.state, {"sum_of_squares": np.full(1, 50.0)}
+        )
+        assert points[0] == pytest.approx(end.x * (1 - length / 50))
+        assert again.known[0] < end.known[0]
+
+    def test_without_curvature_the_gradient_leads(self):
+        rule, x = Searched(SketchedNewton()), np.array([30.0])
+
+        def huber(z):
+            return float(np.abs(z[0]) - 0.5 if abs(z[0]) > 1 else z[0] ** 2 / 2), np.clip(z, -1, 1)
+
+        end, _ = self.drive(rule, huber, x, rule.init(x), {"hessian_root": np.zeros((3, 1))})
+        assert end.stuck == ""
+        assert end.known[0] < 10
+        least, points = self.drive(rule, huber, np.zeros(1), rule.init(x), {"hessian_root": np.ones((1, 1))})
+        assert points == []
+        assert "no step along the gradient" in least.stuck
+
+    def test_most_trials_is_checked(self):
+        with pytest.raises(InputError, match="most_trials must be at least 1"):
+            Searched(SketchedNewton(), most_trials=0)

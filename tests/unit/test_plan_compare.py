@@ -128,7 +128,7 @@ def test_a_code_without_any_answer_is_an_error():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"rounds": 0}, "rounds must be an integer of at least 1"),
         ({"unit": 0.0}, "unit must be a share"),
         ({"stragglers": 1.5}, "must be a fraction"),
         ({"slowdown": 0.5}, "slowdown must be at least 1"),

@@ -80,7 +80,7 @@ def test_codes_of_blocks_count_the_missing_ones():
 
 
 def test_wrong_numbers_are_refused():
-    with pytest.raises(InputError, match="trials must be at least 1"):
+    with pytest.raises(InputError, match="trials must be an integer of at least 1"):
         error_curve(get("uncoded", n_workers=3), trials=0)
     with pytest.raises(InputError, match="most must be a share"):
         error_curve(get("uncoded", n_workers=3), most=1.2)

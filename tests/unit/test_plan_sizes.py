@@ -52,8 +52,8 @@ def test_trees_come_nearest_to_a_load(n, load, missing, held):
     ("arguments", "says"),
     [
         (("poler", 30, 3), "did you mean 'polar'"),
-        (("mds", 0), "workers must be at least 1"),
-        (("mds", 30, 0), "load must be at least 1"),
+        (("mds", 0), "workers must be an integer of at least 1"),
+        (("mds", 30, 0), "load must be an integer of at least 1"),
         (("mds", 30, 31), "load must be at most the number of workers, 30, got 31"),
     ],
 )

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Certificate, Code
 from serverless_gc.codes.dense import encode_dense
 from serverless_gc.codes.lagrange.interpolation import GUARD, Interpolation, ThresholdTracker
@@ -258,10 +259,8 @@ class EvaluatedCode(Code):
     def __init__(self, source: LagrangeCode, degree: int, *, total: bool) -> None:
         super().__init__(source.n_workers, source.k)
         self.name = source.name  # type: ignore[misc]  # reports name the code that the user chose
-        if isinstance(degree, bool) or not hasattr(degree, "__index__") or degree < 1:
-            raise InputError(f"degree must be an integer of at least 1, got {degree!r}")
         self.source = source
-        self.degree = int(degree)
+        self.degree = check_whole("degree", degree, 1)
         self.total = bool(total)
         self.threshold = (self.k - 1) * self.degree + 1
         if self.n_workers < self.threshold:

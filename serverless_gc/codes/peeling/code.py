@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import Certificate, Code, check_message
 from serverless_gc.codes.blocks import Output, promoted
 from serverless_gc.codes.peeling.equations import Equations, PeelTracker
@@ -36,26 +37,13 @@ from serverless_gc.codes.received import (
 from serverless_gc.errors import InputError
 from serverless_gc.types import Array
 
-__all__ = ["INACTIVATION", "PeelingCode", "decodes_when_complete", "index_list", "whole_number"]
+__all__ = ["INACTIVATION", "PeelingCode", "decodes_when_complete", "index_list"]
 
 INACTIVATION = 128
 """Default size of the dense solve: its test takes a few milliseconds, once."""
 
 _WORTHLESS = 1e-2
 """Predicted relative error at which an answer is refused even if no tolerance was given."""
-
-
-def whole_number(label: str, value: object, least: int) -> int:
-    """Return a parameter that must be a whole number of at least ``least``.
-
-    Raises
-    ------
-    InputError
-        If it is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{label} must be an integer of at least {least}, got {value!r}")
-    return int(value)
 
 
 def index_list(label: str, values: Sequence[int] | Array) -> Array:
@@ -124,7 +112,7 @@ class PeelingCode(Code):
 
     def __init__(self, n_workers: int, k: int, *, inactivation: int, order: Order) -> None:
         super().__init__(n_workers, k)
-        self.inactivation = whole_number("inactivation", inactivation, 0)
+        self.inactivation = check_whole("inactivation", inactivation, 0)
         if order not in {"breadth-first", "minimum-variance"}:
             raise InputError(f"order must be 'breadth-first' or 'minimum-variance', got {order!r}")
         self.order: Order = order

@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import check_message
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks, combine, put
-from serverless_gc.codes.peeling.code import INACTIVATION, PeelingCode, index_list, whole_number
+from serverless_gc.codes.peeling.code import INACTIVATION, PeelingCode, index_list
 from serverless_gc.codes.peeling.equations import Equations, pack
 from serverless_gc.codes.peeling.ldpc_graph import (
     parity_matrix,
@@ -130,13 +131,13 @@ class LDPCCode(PeelingCode):
             raise InputError(f"ensemble must be 'staircase' or 'regular', got {ensemble!r}")
         # With every block in every check of a staircase, each second parity would be zero.
         weight = (
-            max(1, min(3, n_checks - 1)) if column_weight is None else whole_number("column_weight", column_weight, 1)
+            max(1, min(3, n_checks - 1)) if column_weight is None else check_whole("column_weight", column_weight, 1)
         )
         if weight > n_checks:
             raise InputError(f"column_weight must be at most n_workers - k = {n_checks}, got {weight}")
         self.ensemble: Ensemble = ensemble
         self.column_weight = weight
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = check_whole("seed", seed, 0)
         self._explicit = checks is not None
         if checks is None:
             draw = staircase_checks if ensemble == "staircase" else regular_checks
@@ -251,7 +252,7 @@ class LDPCCode(PeelingCode):
         InputError
             If ``rounds`` is negative, a message id is unknown, shapes differ or a message holds NaN or infinity.
         """
-        most = None if rounds is None else whole_number("rounds", rounds, 0)
+        most = None if rounds is None else check_whole("rounds", rounds, 0)
         got = receive(values, self.n_messages)
         pattern = self._partial_pattern(got.ids, most)
         output = Output.prepare(out, (self.k, *got.shape), got.dtype)

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.base import check_message
 from serverless_gc.codes.blocks import Output, as_rows, check_blocks
-from serverless_gc.codes.peeling.code import INACTIVATION, PeelingCode, decodes_when_complete, index_list, whole_number
+from serverless_gc.codes.peeling.code import INACTIVATION, PeelingCode, decodes_when_complete, index_list
 from serverless_gc.codes.peeling.equations import Equations, pack
 from serverless_gc.codes.peeling.schedule import Order
 from serverless_gc.codes.peeling.soliton import draw_symbols, robust_soliton
@@ -112,7 +113,7 @@ class LTCode(PeelingCode):
         if not 1 <= self.alpha < math.inf:
             raise InputError(f"alpha must be at least 1, got {alpha}")
         self.c, self.delta = float(c), float(delta)
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = check_whole("seed", seed, 0)
         mu = robust_soliton(self.k, self.c, self.delta)
         self._explicit = symbols is not None
         self._equations = self._draw(mu) if symbols is None else self._check_symbols(symbols)

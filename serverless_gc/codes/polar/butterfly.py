@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from serverless_gc.checks import check_whole
 from serverless_gc.codes.blocks import promoted
 from serverless_gc.codes.polar.butterfly_program import Call, Program, stage_calls, systematic_program
 from serverless_gc.errors import InputError
@@ -128,7 +129,7 @@ def encode(
     job = _prepare(blocks, positions, length, out, rows, kernel, systematic)
     accelerated = _accelerate(engine, job)
     run = _compiled_run(job) if accelerated else _run
-    n_threads = (os.cpu_count() or 1) if threads is None else _at_least_one("threads", threads)
+    n_threads = (os.cpu_count() or 1) if threads is None else check_whole("threads", threads, 1)
     if systematic and not accelerated:
         # Its many short calls spend more time handing the interpreter lock to and fro than a second thread saves.
         n_threads = 1
@@ -154,7 +155,7 @@ def _prepare(
 ) -> _Job:
     if kernel not in {"binary", "hadamard"}:
         raise InputError(f"kernel must be 'binary' or 'hadamard', got {kernel!r}")
-    if _at_least_one("length", length) & (length - 1):
+    if check_whole("length", length, 1) & (length - 1):
         raise InputError(f"length must be a power of two, got {length}")
     where = _indices("positions", positions, length)
     if len(set(where.tolist())) < len(where):
@@ -214,12 +215,6 @@ def _accelerate(engine: Engine, job: _Job) -> bool:
         and len(flags) == len(job.blocks) + len(job.out)
         and all(f.c_contiguous and f.aligned for f in flags)
     )
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-    return int(value)
 
 
 def _indices(name: str, values: Sequence[int], length: int) -> NDArray[np.int64]:

@@ -171,7 +171,7 @@ def test_replayed_trace_in_the_simulator():
 
 
 def test_a_code_that_never_decodes_is_named():
-    with pytest.raises(InputError, match="rounds must be at least 1"):
+    with pytest.raises(InputError, match="rounds must be an integer of at least 1"):
         simulate(method("mds", 4, 3), LAW, rounds=0)
     with pytest.raises(InputError, match="did you mean 'polar'"):
         method("poler", 12)

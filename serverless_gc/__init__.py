@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from serverless_gc.api import coded_matmul_async as coded_matmul_async
     from serverless_gc.api import coded_matvec as coded_matvec
     from serverless_gc.api import coded_matvec_async as coded_matvec_async
-    from serverless_gc.data import CodedData as CodedData
-    from serverless_gc.encoded_data import EncodedData as EncodedData
-    from serverless_gc.encoded_fit import EncodedFit as EncodedFit
-    from serverless_gc.encoded_fit import encoded_least_squares as encoded_least_squares
-    from serverless_gc.encoded_fit import encoded_least_squares_async as encoded_least_squares_async
+    from serverless_gc.data.coded import CodedData as CodedData
+    from serverless_gc.data.encoded import EncodedData as EncodedData
+    from serverless_gc.data.gradient import GradientData as GradientData
     from serverless_gc.errors import AccuracyWarning as AccuracyWarning
     from serverless_gc.errors import ConfigError as ConfigError
     from serverless_gc.errors import DeadlineExceeded as DeadlineExceeded
@@ -48,7 +46,9 @@ if TYPE_CHECKING:
     from serverless_gc.fitting import minimize_decentralized_async as minimize_decentralized_async
     from serverless_gc.fitting import minimize_stochastic as minimize_stochastic
     from serverless_gc.fitting import minimize_stochastic_async as minimize_stochastic_async
-    from serverless_gc.gradient_data import GradientData as GradientData
+    from serverless_gc.fitting.encoded import EncodedFit as EncodedFit
+    from serverless_gc.fitting.encoded import encoded_least_squares as encoded_least_squares
+    from serverless_gc.fitting.encoded import encoded_least_squares_async as encoded_least_squares_async
     from serverless_gc.observe import Report as Report
     from serverless_gc.plan import recommend as recommend
     from serverless_gc.policies import Deadline as Deadline
@@ -67,17 +67,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AccuracyWarning": "errors",
-    "CodedData": "data",
+    "CodedData": "data.coded",
     "ConfigError": "errors",
     "Deadline": "policies",
     "DeadlineExceeded": "errors",
     "DecentralizedFit": "fitting",
     "DecodeError": "errors",
-    "EncodedData": "encoded_data",
-    "EncodedFit": "encoded_fit",
+    "EncodedData": "data.encoded",
+    "EncodedFit": "fitting.encoded",
     "FirstK": "policies",
     "Fit": "fitting",
-    "GradientData": "gradient_data",
+    "GradientData": "data.gradient",
     "InputError": "errors",
     "InvokeError": "errors",
     "KAsync": "policies",
@@ -101,8 +101,8 @@ _HOMES = {
     "coded_matmul_async": "api",
     "coded_matvec": "api",
     "coded_matvec_async": "api",
-    "encoded_least_squares": "encoded_fit",
-    "encoded_least_squares_async": "encoded_fit",
+    "encoded_least_squares": "fitting.encoded",
+    "encoded_least_squares_async": "fitting.encoded",
     "recommend": "plan",
     "minimize": "fitting",
     "minimize_async": "fitting",

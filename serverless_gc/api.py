@@ -7,15 +7,15 @@ from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
-from serverless_gc.data import CodedData, Reduction
-from serverless_gc.encoded_data import EncodedData
+from serverless_gc.data.coded import CodedData, Reduction
+from serverless_gc.data.encoded import EncodedData
+from serverless_gc.data.gradient import GradientData, OnUndecodable
+from serverless_gc.data.polynomial import PolynomialData
+from serverless_gc.data.strategy import Strategy
 from serverless_gc.errors import InputError
-from serverless_gc.gradient_data import GradientData, OnUndecodable
 from serverless_gc.matmul import choose_matmul_code, multiply
-from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import refuse_gradient_code, refuse_unknown
 from serverless_gc.session import Session, current_session, default_session
-from serverless_gc.strategy import Strategy
 from serverless_gc.worker.losses import Loss
 
 __all__ = [

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serverless_gc.collect import Presign
 from serverless_gc.engine import AioHost, Host, VirtualHost
 from serverless_gc.errors import ConfigError, InputError
 from serverless_gc.inject import Faults, Injection, Stragglers
@@ -29,6 +28,7 @@ from serverless_gc.invoke import LocalInvoker, ProcessInvoker, RetryingInvoker, 
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import ACCOUNT_CONCURRENCY, Limits
 from serverless_gc.refusals import unknown_name
+from serverless_gc.rounds.collect import Presign
 from serverless_gc.store import FaultyStore, LocalStore, MemoryStore, RetryingStore, S3Store, StoreStats, StoreWrapper
 from serverless_gc.store.base import Store
 from serverless_gc.store.s3_presign import with_urls

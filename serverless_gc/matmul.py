@@ -22,11 +22,11 @@ from serverless_gc.codes.registry import get
 from serverless_gc.encode import Partition, as_source, scan
 from serverless_gc.encode.dense import DenseSource
 from serverless_gc.errors import InputError, LimitError
-from serverless_gc.jobs import Job
 from serverless_gc.limits import Limits
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
-from serverless_gc.resources import Owner, Resources
+from serverless_gc.rounds.jobs import Job
+from serverless_gc.rounds.resources import Owner, Resources
 from serverless_gc.types import Array, TaskSpec
 from serverless_gc.wire import pack_block
 

@@ -24,7 +24,6 @@ from serverless_gc import observe
 from serverless_gc.codes.accuracy import check_accuracy
 from serverless_gc.codes.base import Certificate, Certifier, Code
 from serverless_gc.codes.received import default_tolerance
-from serverless_gc.collect import INHERENT, Attempts, Collector
 from serverless_gc.engine import (
     AbortRound,
     Action,
@@ -40,13 +39,14 @@ from serverless_gc.engine import (
     milestones,
 )
 from serverless_gc.errors import DecodeError, InvokeError, NotDecodableError, WrongResult
-from serverless_gc.explain import approximation, undecodable, waves
-from serverless_gc.jobs import Job
 from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
-from serverless_gc.operands import ENVELOPE, publish_operand
-from serverless_gc.partials import Collected, PartsWatch
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.collect import INHERENT, Attempts, Collector
+from serverless_gc.rounds.explain import approximation, undecodable, waves
+from serverless_gc.rounds.jobs import Job
+from serverless_gc.rounds.operands import ENVELOPE, publish_operand
+from serverless_gc.rounds.partials import Collected, PartsWatch
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.types import Array, TaskSpec, WaitPolicy
 from serverless_gc.wire import Task
 

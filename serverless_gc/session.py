@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from serverless_gc import background, config
 from serverless_gc.backends import Backend, open_backend
 from serverless_gc.codes.base import Code
-from serverless_gc.datasets import AnyData, DataSets, Request
+from serverless_gc.data.sets import AnyData, DataSets, Request
 from serverless_gc.encode import Kept
 from serverless_gc.encode.kept import check_name, delete_kept, list_kept
 from serverless_gc.errors import InputError, ServerlessGCError
@@ -29,13 +29,13 @@ from serverless_gc.leaving import close_at_exit, needs_no_closing
 from serverless_gc.limits import DEFAULT_LIMITS, Limits
 from serverless_gc.observe import Progress
 from serverless_gc.policies import Deadline, natural_policy
+from serverless_gc.policies.waiting import PolicyFactory, as_factory, asked_policy
 from serverless_gc.prepare import check_option, check_seconds, refuse_unknown
 from serverless_gc.refusals import Uncopied
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.store.base import Store
 from serverless_gc.store.region import check_region
 from serverless_gc.types import StragglerModel, WaitPolicy
-from serverless_gc.waiting import PolicyFactory, as_factory, asked_policy
 
 __all__ = ["Session", "current_session", "default_session"]
 

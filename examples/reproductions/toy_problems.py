@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from serverless_gc.engine import Completion, Engine, VirtualHost
-from serverless_gc.training import Training
+from serverless_gc.fitting.training import Training
 from serverless_gc.types import Timing
 
 

@@ -210,8 +210,8 @@ def suited(code: Code) -> list[str]:
 def _train_one(
     data: Any, method: str, wait: Waiting, lr: float | None, steps: int, callback: Callable[[Iterate], None]
 ) -> Fit:
+    from serverless_gc.data.gradient import GradientData
     from serverless_gc.fitting import minimize
-    from serverless_gc.gradient_data import GradientData
 
     options: dict[str, Any] = {"on_undecodable": "approximate"} if wait.answers == "approximate" else {}
     if method == "natural-gradient" and isinstance(data, GradientData):

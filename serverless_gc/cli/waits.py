@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from serverless_gc.errors import InputError
+from serverless_gc.policies.waiting import PolicyFactory
 from serverless_gc.types import WaitPolicy
-from serverless_gc.waiting import PolicyFactory
 
 __all__ = ["ANY_CODE", "GRADIENT_CODE", "Waiting", "parse_policy"]
 

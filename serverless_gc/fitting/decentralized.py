@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.background import blocking, homed
+from serverless_gc.data.gradient import GradientData
+from serverless_gc.data.gradient_call import AnyLoss, stored_function
 from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Counts, Engine, Host, VirtualHost
 from serverless_gc.errors import DeadlineExceeded, NotDecodableError
@@ -18,13 +20,11 @@ from serverless_gc.fitting.node_tasks import NodeObjective, NodeTasks
 from serverless_gc.fitting.placing import check_start
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.unseen import Unseen
-from serverless_gc.gradient_call import AnyLoss, stored_function
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report, Span
 from serverless_gc.observe.timeline import spans_of
 from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.prepare import check_whole
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.types import Topology
 from serverless_gc.worker import schemes
 

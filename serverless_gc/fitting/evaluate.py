@@ -10,15 +10,15 @@ import numpy as np
 
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.data import CodedData
-from serverless_gc.encoded_data import EncodedData
+from serverless_gc.data.coded import CodedData
+from serverless_gc.data.encoded import EncodedData
+from serverless_gc.data.gradient import GradientData
 from serverless_gc.engine import Host
 from serverless_gc.errors import DeadlineExceeded, InputError
 from serverless_gc.fitting.delays import Delays
 from serverless_gc.fitting.result import Account
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.fitting.unseen import Unseen
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report
 from serverless_gc.policies import (
     AdaSync,
@@ -33,9 +33,9 @@ from serverless_gc.policies import (
     UntilDecodable,
 )
 from serverless_gc.policies.following import Following
+from serverless_gc.policies.waiting import PolicyFactory, waiting
 from serverless_gc.session import Session
 from serverless_gc.types import Array, FloatArray, WaitPolicy
-from serverless_gc.waiting import PolicyFactory, waiting
 
 __all__ = ["Evaluations", "TimeIsUp", "check_policy", "exact_rounds"]
 

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from serverless_gc.collect import Attempts, Collector
 from serverless_gc.engine import Completion, Counts, RoundOutcome
-from serverless_gc.jobs import Job
 from serverless_gc.observe import Report
 from serverless_gc.observe.timeline import spans_of
-from serverless_gc.operands import INLINE_OPERAND
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.collect import Attempts, Collector
+from serverless_gc.rounds.jobs import Job
+from serverless_gc.rounds.operands import INLINE_OPERAND
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.types import Array, TaskSpec
 from serverless_gc.wire import Task, pack_block
 

@@ -11,20 +11,20 @@ from dataclasses import replace
 import numpy as np
 
 from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
+from serverless_gc.data.gradient import GradientData
 from serverless_gc.engine import Engine
 from serverless_gc.fitting.consensus import DecentralizedFit, Traffic
 from serverless_gc.fitting.gradient_tasks import GradientTasks
 from serverless_gc.fitting.node_tasks import NodeObjective
 from serverless_gc.fitting.result import Account
+from serverless_gc.fitting.training import Training
 from serverless_gc.fitting.unseen import Unseen
 from serverless_gc.gossip import GroupedSGD, GroupGradients
-from serverless_gc.gradient_data import GradientData
-from serverless_gc.jobs import Job
 from serverless_gc.observe import Report
 from serverless_gc.optim.schedules import Rate
 from serverless_gc.policies import LocallyAsync
+from serverless_gc.rounds.jobs import Job
 from serverless_gc.topologies import Groups
-from serverless_gc.training import Training
 from serverless_gc.types import Array
 
 __all__ = ["train_groups"]

@@ -18,8 +18,8 @@ from serverless_gc.fitting.saved import Place, random_states, restore_random_sta
 from serverless_gc.fitting.smoothness import Data, smoothness
 from serverless_gc.optim.checkpoint import Checkpoint
 from serverless_gc.optim.line_search import Searching
+from serverless_gc.policies.waiting import PolicyFactory
 from serverless_gc.types import Array, FloatArray, Update
-from serverless_gc.waiting import PolicyFactory
 
 __all__ = ["Limits", "Loop"]
 

@@ -11,9 +11,12 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.manifests import manifest_to_bytes
-from serverless_gc.curvature import Curvature
-from serverless_gc.data import CodedData, Reduction
-from serverless_gc.encoded_data import EncodedData
+from serverless_gc.data.coded import CodedData, Reduction
+from serverless_gc.data.curvature import Curvature
+from serverless_gc.data.encoded import EncodedData
+from serverless_gc.data.gradient import GradientData
+from serverless_gc.data.gradient_call import AnyLoss
+from serverless_gc.data.polynomial import PolynomialData
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.evaluate import Evaluations, check_policy, exact_rounds
 from serverless_gc.fitting.loop import Limits, Loop
@@ -22,16 +25,13 @@ from serverless_gc.fitting.result import Fit, Iterate
 from serverless_gc.fitting.saved import Place
 from serverless_gc.fitting.smoothness import Data
 from serverless_gc.fitting.stale import StaleLoop
-from serverless_gc.gradient_call import AnyLoss
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.optim.line_search import Searching
 from serverless_gc.optim.proximal import Prox
 from serverless_gc.optim.schedules import Rate
-from serverless_gc.polynomial_data import PolynomialData
+from serverless_gc.policies.waiting import PolicyFactory, as_factory
 from serverless_gc.prepare import check_number, check_point, check_seconds, check_whole
 from serverless_gc.refusals import unknown_argument
 from serverless_gc.types import Array, WaitPolicy
-from serverless_gc.waiting import PolicyFactory, as_factory
 
 __all__ = ["minimize", "minimize_async"]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from serverless_gc.collect import Attempts
 from serverless_gc.engine import Completion
 from serverless_gc.errors import InvokeError
 from serverless_gc.gossip import SchemeKernel, StoredNodes
-from serverless_gc.jobs import StoredObjective
 from serverless_gc.observe import Report
-from serverless_gc.operands import INLINE_OPERAND
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.collect import Attempts
+from serverless_gc.rounds.jobs import StoredObjective
+from serverless_gc.rounds.operands import INLINE_OPERAND
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.types import Array, Buffer, TaskSpec
 from serverless_gc.wire import Reply, Task, Turn, pack_block, unpack
 from serverless_gc.wire.turn import Share, mail_key, state_key

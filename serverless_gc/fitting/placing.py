@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from serverless_gc.data.gradient import GradientData
 from serverless_gc.encode.parts import Parts
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.node_schemes import dealt
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.prepare import check_point
 from serverless_gc.types import Array, TaskSpec
 

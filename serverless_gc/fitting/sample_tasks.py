@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
-from serverless_gc.collect import OVERFLOW
+from serverless_gc.data.gradient_call import stored_function
 from serverless_gc.engine import Completion, Counts, RoundOutcome, VirtualHost
 from serverless_gc.errors import InvokeError
 from serverless_gc.fitting.gradient_tasks import GradientTasks
 from serverless_gc.fitting.placing import Placing
 from serverless_gc.fitting.schemes import Scheme
-from serverless_gc.gradient_call import stored_function
-from serverless_gc.jobs import Job, StoredObjective
 from serverless_gc.observe import Report
-from serverless_gc.partials import PartsWatch
 from serverless_gc.policies import Groups, has_changed
 from serverless_gc.policies.compress import described
 from serverless_gc.policies.triggers import LazyTrigger
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.collect import OVERFLOW
+from serverless_gc.rounds.jobs import Job, StoredObjective
+from serverless_gc.rounds.partials import PartsWatch
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.types import Array, Compressor, TaskSpec
 from serverless_gc.wire.sampled import Sampled
 
@@ -245,7 +245,7 @@ class SampleTasks(GradientTasks):
     # -- results -------------------------------------------------------------------------------------
 
     def knows(self, spec: TaskSpec, places: range) -> bool:  # noqa: ARG002 - an inbox that keeps nothing
-        """Whether messages are here already; an inbox's, see `serverless_gc.partials.Inbox`."""
+        """Whether messages are here already; an inbox's, see `serverless_gc.rounds.partials.Inbox`."""
         return False
 
     def file(self, spec: TaskSpec, first: int, value: Array) -> Array:  # noqa: ARG002 - as above

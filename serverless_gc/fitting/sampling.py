@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from serverless_gc.data.gradient import GradientData
 from serverless_gc.errors import NotDecodableError
 from serverless_gc.fitting.delays import Delays
 from serverless_gc.fitting.result import Account, Fit, Iterate, Reason, said
 from serverless_gc.fitting.sample_tasks import SampleTasks
+from serverless_gc.fitting.training import Step, Training
 from serverless_gc.fitting.unseen import Unseen
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.observe import Report
-from serverless_gc.training import Step, Training
 
 __all__ = ["StochasticLoop"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from serverless_gc.engine import VirtualHost
 from serverless_gc.errors import InputError, ObjectNotFound
 from serverless_gc.optim.checkpoint import Checkpoint, read_file, write_file
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.store import Store, open_store
 from serverless_gc.wire import FrameError
 from serverless_gc.wire.frame import MAGIC

@@ -80,7 +80,7 @@ class Scheme:
     balance
         Whether gradients of fixed shards are scaled so that their mean over the shards is that over all rows.
     transforms, aggregator, optimizer
-        The plug-ins of `serverless_gc.training.Training`; the optimizer is `serverless_gc.optim.SGD` if None. A
+        The plug-ins of `serverless_gc.fitting.training.Training`; the optimizer is `serverless_gc.optim.SGD` if None. A
         result's body is a mean over ``work_done`` samples, or ``work_done`` messages with ``"mini-batches"``; its
         ``stats`` have ``"rows"``, those of its shard, and ``"loss"`` where the loss tells it.
     stats

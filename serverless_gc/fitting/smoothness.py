@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from serverless_gc.data import CodedData
-from serverless_gc.encoded_data import EncodedData
-from serverless_gc.gradient_data import GradientData
+from serverless_gc.data.coded import CodedData
+from serverless_gc.data.encoded import EncodedData
+from serverless_gc.data.gradient import GradientData
+from serverless_gc.data.polynomial import PolynomialData
 from serverless_gc.observe import Report
-from serverless_gc.polynomial_data import PolynomialData
 from serverless_gc.prepare import find_loss
 from serverless_gc.types import Array, FloatArray
 

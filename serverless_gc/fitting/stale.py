@@ -15,6 +15,7 @@ import numpy as np
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.gradient.base import GradientCode
 from serverless_gc.codes.gradient.coded_reduce import CodedReduceCode
+from serverless_gc.data.gradient import GradientData
 from serverless_gc.engine import Engine, VirtualHost
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.gradient_tasks import GradientTasks
@@ -22,11 +23,10 @@ from serverless_gc.fitting.loop import Loop
 from serverless_gc.fitting.methods import iterate_of
 from serverless_gc.fitting.result import Reason
 from serverless_gc.fitting.saved import Place
-from serverless_gc.gradient_data import GradientData
+from serverless_gc.fitting.training import Training
 from serverless_gc.optim.line_search import Searching
 from serverless_gc.policies.following import Following
 from serverless_gc.stateful import Stateful
-from serverless_gc.training import Training
 from serverless_gc.types import Array, Arrival, Update, UpdateContext
 
 __all__ = ["StaleLoop", "gives_shares"]

@@ -10,6 +10,8 @@ from typing import Any, Literal
 from serverless_gc.aggregate import PrecisionWeightedMean
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.ignore import IgnoreStragglersCode
+from serverless_gc.data.gradient import GradientData
+from serverless_gc.data.gradient_call import AnyLoss
 from serverless_gc.encode.parts import Parts
 from serverless_gc.engine import Engine, milestones
 from serverless_gc.errors import InputError
@@ -18,13 +20,11 @@ from serverless_gc.fitting.result import Fit, Iterate
 from serverless_gc.fitting.sample_tasks import Compression, SampleTasks, Sampling
 from serverless_gc.fitting.sampling import StochasticLoop
 from serverless_gc.fitting.schemes import Scheme, find_scheme, with_optimizer
-from serverless_gc.gradient_call import AnyLoss
-from serverless_gc.gradient_data import GradientData
+from serverless_gc.fitting.training import Training
 from serverless_gc.optim import SGD
 from serverless_gc.optim.schedules import Rate, as_schedule
 from serverless_gc.policies import Anytime, Deadline, Groups
 from serverless_gc.prepare import check_operand, check_seconds, check_whole
-from serverless_gc.training import Training
 from serverless_gc.types import Compressor, Optimizer, WaitPolicy
 from serverless_gc.worker import losses
 

@@ -1,7 +1,7 @@
 """LASGD: asynchronous within groups, an exact average between them.
 
-The model of `serverless_gc.training.Training` is the stack of the groups' models, shape (G, d). The driver is every
-group's parameter server: `GroupGradients` aggregates, `GroupedSGD` steps and averages, and the waiting policy
+The model of `serverless_gc.fitting.training.Training` is the stack of the groups' models, shape (G, d). The driver is
+every group's parameter server: `GroupGradients` aggregates, `GroupedSGD` steps and averages, and the waiting policy
 `serverless_gc.policies.LocallyAsync` holds back what a finished group must not process.
 """
 

@@ -25,7 +25,7 @@ _KEY_BYTES = 96
 
 _ENVELOPE = 16 * 1024
 INLINE_OPERAND = 32 * 1024
-"""As in `serverless_gc.operands`: larger operands are stored once and read by key."""
+"""As in `serverless_gc.rounds.operands`: larger operands are stored once and read by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ import pytest
 
 from serverless_gc.codes.manifests import manifest_from_bytes, manifest_to_bytes
 from serverless_gc.codes.registry import from_manifest
-from serverless_gc.collect import Collector
 from serverless_gc.errors import InputError, InvokeError, NotDecodableError
+from serverless_gc.rounds.collect import Collector
 from serverless_gc.testing.code_hooks import CodeHooks, filled, first_messages
 
 __all__ = ["ValueLaws"]

@@ -12,9 +12,9 @@ from measured import seconds
 
 import serverless_gc as sgc
 from serverless_gc.codes import get
-from serverless_gc.collect import Collector
 from serverless_gc.engine import Arrived, Engine
 from serverless_gc.policies import natural_policy
+from serverless_gc.rounds.collect import Collector
 from serverless_gc.types import TaskSpec
 from serverless_gc.wire import Reply
 

@@ -11,9 +11,9 @@ from measured import fastest, goal_in_additions, seconds_of_an_addition
 
 import serverless_gc as sgc
 from serverless_gc.codes import get
-from serverless_gc.collect import Collector
 from serverless_gc.engine import Arrived, Engine
 from serverless_gc.policies import UntilDecodable
+from serverless_gc.rounds.collect import Collector
 from serverless_gc.store import MemoryStore
 from serverless_gc.types import TaskSpec
 from serverless_gc.wire import Reply, Task, pack_block, unpack

@@ -9,9 +9,9 @@ from gradient_cases import problem
 
 import serverless_gc as sgc
 from serverless_gc.codes import available, get
-from serverless_gc.data import CodedData
+from serverless_gc.data.coded import CodedData
+from serverless_gc.data.gradient import GradientData
 from serverless_gc.errors import InputError
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.worker import losses
 from serverless_gc.worker.curvature import buckets_and_signs
 

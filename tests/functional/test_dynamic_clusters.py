@@ -7,8 +7,8 @@ from gradient_cases import close, problem
 import serverless_gc as sgc
 from serverless_gc.codes.gradient import ClusteredCode
 from serverless_gc.codes.gradient.dynamic_clusters import StragglerPredictor
-from serverless_gc.lateness import late_workers, regrouped
 from serverless_gc.observe import Span
+from serverless_gc.rounds.lateness import late_workers, regrouped
 
 SLOW = {0, 1, 2}  # all of one cluster of five
 

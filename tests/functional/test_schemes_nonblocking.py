@@ -12,9 +12,9 @@ from toy_problems import Delays
 
 from serverless_gc.aggregate import WeightedMean
 from serverless_gc.engine import AioHost, Arrived, Completion, Engine, Failed, Issue, Progressed, VirtualHost
+from serverless_gc.fitting.training import Training
 from serverless_gc.optim import SGD
 from serverless_gc.policies import FirstDone
-from serverless_gc.training import Training
 from serverless_gc.transforms import SumMessages
 
 

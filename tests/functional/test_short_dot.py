@@ -10,7 +10,7 @@ from gradient_cases import close, problem
 import serverless_gc as sgc
 from serverless_gc.codes import get
 from serverless_gc.invoke.local import LocalInvoker
-from serverless_gc.operands import INLINE_OPERAND
+from serverless_gc.rounds.operands import INLINE_OPERAND
 from serverless_gc.store.memory import MemoryStore
 from serverless_gc.wire import Reply, Task, unpack_block
 

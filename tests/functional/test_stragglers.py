@@ -9,10 +9,10 @@ import serverless_gc as sgc
 from serverless_gc.encode import store_encoded
 from serverless_gc.engine import AioHost
 from serverless_gc.invoke import SimulatedInvoker, StragglingInvoker
-from serverless_gc.jobs import product_job
 from serverless_gc.limits import DEFAULT_LIMITS
 from serverless_gc.pipeline import run_round
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.jobs import product_job
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.store import MemoryStore
 from serverless_gc.testing.jump_loop import run_virtually
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import serverless_gc as sgc
-from serverless_gc.functions import ship
 from serverless_gc.invoke import LocalInvoker
+from serverless_gc.rounds.functions import ship
 from serverless_gc.store import CountingStore, MemoryStore
 from serverless_gc.wire import Task
 

@@ -10,8 +10,8 @@ import pytest
 
 import serverless_gc as sgc
 from serverless_gc.codes.gradient import LinearGradientCode
-from serverless_gc.functions import ship
 from serverless_gc.limits import Limits
+from serverless_gc.rounds.functions import ship
 from serverless_gc.store import MemoryStore, StoreWrapper
 from serverless_gc.wire import Reply, Task, pack_block, unpack, unpack_block
 

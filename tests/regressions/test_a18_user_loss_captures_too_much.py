@@ -12,7 +12,7 @@ import pytest
 from numpy import exp
 
 import serverless_gc as sgc
-from serverless_gc.functions import MOST_BYTES
+from serverless_gc.rounds.functions import MOST_BYTES
 from serverless_gc.store import CountingStore, MemoryStore
 
 

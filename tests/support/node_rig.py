@@ -11,9 +11,9 @@ from serverless_gc.engine import AioHost
 from serverless_gc.fitting.node_tasks import NodeObjective, NodeTasks
 from serverless_gc.gossip import own_share
 from serverless_gc.invoke import LocalInvoker
-from serverless_gc.jobs import PartLoss, StoredObjective
 from serverless_gc.limits import DEFAULT_LIMITS
-from serverless_gc.resources import Resources
+from serverless_gc.rounds.jobs import PartLoss, StoredObjective
+from serverless_gc.rounds.resources import Resources
 from serverless_gc.store import StoreWrapper
 from serverless_gc.worker import schemes
 

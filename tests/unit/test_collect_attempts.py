@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from serverless_gc.collect import Attempts
 from serverless_gc.errors import ConfigError, InvokeError, ProtocolMismatch
 from serverless_gc.invoke import SimulatedInvoker
 from serverless_gc.invoke.base import Invoker
+from serverless_gc.rounds.collect import Attempts
 from serverless_gc.store import MemoryStore
 from serverless_gc.types import TaskSpec
 from serverless_gc.wire import Reply, Task, pack_block

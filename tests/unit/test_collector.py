@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes import ReplicationCode, get
-from serverless_gc.collect import Collector
 from serverless_gc.errors import WrongResult
+from serverless_gc.rounds.collect import Collector
 
 
 def in_order(code, sent, order):

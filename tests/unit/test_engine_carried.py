@@ -7,9 +7,9 @@ import pytest
 
 from serverless_gc.engine import AioHost, Completion, Engine, VirtualHost
 from serverless_gc.errors import InputError
+from serverless_gc.fitting.training import Training
 from serverless_gc.policies import FirstK, KAsync, KBatchAsync
 from serverless_gc.stragglers import Exponential, GilbertElliott, LambdaLike
-from serverless_gc.training import Training
 from serverless_gc.types import Close, Wait
 
 LAWS = {

@@ -21,8 +21,8 @@ from serverless_gc.codes.matmul import (
 from serverless_gc.codes.matmul.sizes import complete_grid
 from serverless_gc.codes.registry import from_manifest, get
 from serverless_gc.codes.threshold import arrivals_needed
-from serverless_gc.collect import Collector
 from serverless_gc.errors import DecodeError, InputError, NotDecodableError
+from serverless_gc.rounds.collect import Collector
 
 
 class TestUnknownsAreKroneckerRows:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from serverless_gc.codes import get
-from serverless_gc.collect import Collector
 from serverless_gc.errors import StoreError
-from serverless_gc.partials import Collected, PartsWatch, pause
+from serverless_gc.rounds.collect import Collector
+from serverless_gc.rounds.partials import Collected, PartsWatch, pause
 from serverless_gc.store import MemoryStore, StoreWrapper
 from serverless_gc.testing.jump_loop import run_virtually
 from serverless_gc.types import TaskSpec

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 import serverless_gc as sgc
 from serverless_gc.encode import as_source
+from serverless_gc.encode.projection import RUNTIME_BYTES, check_fits, need_of
 from serverless_gc.errors import LimitError
 from serverless_gc.limits import Limits
-from serverless_gc.projection import RUNTIME_BYTES, check_fits, need_of
 from serverless_gc.store import MemoryStore
 from serverless_gc.store.wrappers import CountingStore
 

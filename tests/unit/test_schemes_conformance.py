@@ -10,6 +10,7 @@ from toy_problems import Delays, SlotDelays, exponential, lin20, train
 
 from serverless_gc.aggregate import Mean
 from serverless_gc.engine import Arrived, CloseRound, Completion, Engine, Issue, VirtualHost
+from serverless_gc.fitting.training import Training
 from serverless_gc.optim import SGD, Momentum
 from serverless_gc.policies import (
     AdaSync,
@@ -26,7 +27,6 @@ from serverless_gc.policies import (
     WaitAll,
 )
 from serverless_gc.stragglers import Exponential
-from serverless_gc.training import Training
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from serverless_gc.data.strategy import Choice, Gram, check_strategy, choose, gram_may_pay, make_gram
 from serverless_gc.encode import as_source
 from serverless_gc.errors import InputError
-from serverless_gc.strategy import Choice, Gram, check_strategy, choose, gram_may_pay, make_gram
 
 FACTS = {"loss": "squared", "weighted": False, "sparse": False, "shape": (1000, 10), "gradients": 5}
 
@@ -61,7 +61,7 @@ def test_what_does_not_apply_is_refused():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, np.complex128])
 def test_the_gram_matrix_is_the_products_of_all_columns(dtype, monkeypatch):
-    monkeypatch.setattr("serverless_gc.strategy._STRIP_BYTES", 400)
+    monkeypatch.setattr("serverless_gc.data.strategy._STRIP_BYTES", 400)
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(37, 5)) * 9).astype(dtype)
     wide = X.astype(np.complex128 if dtype == np.complex128 else np.float64)

@@ -5,9 +5,9 @@ import pytest
 
 from serverless_gc.engine import Completion, Engine, VirtualHost
 from serverless_gc.errors import DeadlineExceeded, InputError, InvokeError
+from serverless_gc.fitting.training import Training
 from serverless_gc.policies import Deadline, KAsync, KBatchAsync, KSync, WaitAll
 from serverless_gc.stragglers import Constant, Exponential
-from serverless_gc.training import Training
 from serverless_gc.types import Update
 
 

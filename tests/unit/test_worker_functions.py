@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from serverless_gc.errors import InputError
-from serverless_gc.functions import builtin_loss, ship
+from serverless_gc.rounds.functions import builtin_loss, ship
 from serverless_gc.wire import CsrBlock
 from serverless_gc.worker import functions
 from serverless_gc.worker.functions import FunctionError, FunctionRefused, SparsePart

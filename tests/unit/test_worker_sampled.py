@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from serverless_gc.functions import ship
 from serverless_gc.policies import DitheredUniform, TopK
 from serverless_gc.policies.compress import described
+from serverless_gc.rounds.functions import ship
 from serverless_gc.wire import CsrBlock
 from serverless_gc.wire.sampled import Sampled
 from serverless_gc.worker import kernels, losses

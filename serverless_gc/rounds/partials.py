@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from serverless_gc.collect import Collector
 from serverless_gc.engine import Post, Progressed
 from serverless_gc.errors import InvokeError, StoreError
+from serverless_gc.rounds.collect import Collector
 from serverless_gc.store.base import Store
 from serverless_gc.types import Array, TaskSpec
 from serverless_gc.wire import FrameError, Reply, Task, mismatch

@@ -13,17 +13,17 @@ from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.gradient.any_loss import SumCode
-from serverless_gc.curvature import Curvature, Kind
-from serverless_gc.data import Reduction
+from serverless_gc.data.coded import Reduction
+from serverless_gc.data.curvature import Curvature, Kind
+from serverless_gc.data.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
+from serverless_gc.data.holding import Holding
+from serverless_gc.data.objective import Differentiable
+from serverless_gc.data.partitions import LABELS, PartitionedMatrix
 from serverless_gc.errors import InputError
-from serverless_gc.gradient_call import AnyLoss, GradientCall, OnUndecodable, Stop
-from serverless_gc.holding import Holding
-from serverless_gc.jobs import Job, Layout, StoredObjective
-from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
-from serverless_gc.partitioned import LABELS, PartitionedMatrix
 from serverless_gc.prepare import check_operand
 from serverless_gc.refusals import known_arguments
+from serverless_gc.rounds.jobs import Job, Layout, StoredObjective
 from serverless_gc.types import Array
 
 __all__ = ["GradientData", "OnUndecodable"]

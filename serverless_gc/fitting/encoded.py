@@ -11,8 +11,8 @@ import numpy as np
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.encoded.frames import deviation
+from serverless_gc.data.encoded import EncodedData, encode_columns, read_whole, run_iteration, steps_of
 from serverless_gc.encode import as_source, scan
-from serverless_gc.encoded_data import EncodedData, encode_columns, read_whole, run_iteration, steps_of
 from serverless_gc.errors import InputError
 from serverless_gc.observe import Report
 from serverless_gc.optim.encoded import (

@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from serverless_gc.errors import LimitError
-from serverless_gc.jobs import Job
 from serverless_gc.limits import Limits
+from serverless_gc.rounds.jobs import Job
 from serverless_gc.store.base import Store
 from serverless_gc.wire import pack_block
 

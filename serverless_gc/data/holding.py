@@ -7,7 +7,7 @@ from typing import Protocol
 from serverless_gc.background import blocking, homed
 from serverless_gc.encode.kept import delete_kept
 from serverless_gc.refusals import Uncopied
-from serverless_gc.resources import Location, Owner
+from serverless_gc.rounds.resources import Location, Owner
 
 __all__ = ["Holding"]
 

@@ -20,20 +20,20 @@ from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.encoded.frames import Frame
 from serverless_gc.codes.gradient.linear import LinearGradientCode
 from serverless_gc.codes.received import receive
-from serverless_gc.data import Reduction
+from serverless_gc.data.coded import Reduction
+from serverless_gc.data.holding import Holding
+from serverless_gc.data.least_squares import LeastSquares
+from serverless_gc.data.objective import Differentiable
+from serverless_gc.data.partitions import PartitionedMatrix
 from serverless_gc.encode import Source, StoredParts, array_digest, as_source
 from serverless_gc.errors import InputError
-from serverless_gc.holding import Holding
-from serverless_gc.jobs import Job
-from serverless_gc.least_squares import LeastSquares
-from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
 from serverless_gc.optim.encoded import AskGradients, AskNorms, AskSteps, Iterate, Iteration
-from serverless_gc.partitioned import PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import FirstK
 from serverless_gc.refusals import known_arguments
-from serverless_gc.resources import Location, Owner
+from serverless_gc.rounds.jobs import Job
+from serverless_gc.rounds.resources import Location, Owner
 from serverless_gc.types import Array, FloatArray
 
 __all__ = ["EncodedData", "Moments", "encode_columns", "encode_rows", "read_whole", "run_iteration", "steps_of"]

@@ -2,7 +2,7 @@
 
 A gradient of any generalized linear loss takes two coded rounds: ``z = X w`` from the coded rows of ``X``, the
 residual ``r = d loss / d z`` here, then ``X.T r`` from the coded columns. Both encodings are made once. Least squares
-may do with one round, see `serverless_gc.one_round`.
+may do with one round, see `serverless_gc.data.one_round`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.base import Code
-from serverless_gc.curvature import Curvature, Kind
-from serverless_gc.encoded_pair import EncodedPair
+from serverless_gc.data.curvature import Curvature, Kind
+from serverless_gc.data.holding import Holding
+from serverless_gc.data.objective import Differentiable
+from serverless_gc.data.one_round import OnUndecodable
+from serverless_gc.data.pair import EncodedPair
+from serverless_gc.data.row_objective import RowObjective
+from serverless_gc.data.strategy import Choice, Strategy, check_strategy
 from serverless_gc.errors import InputError
-from serverless_gc.holding import Holding
-from serverless_gc.jobs import Job, product_job, sketch_job
-from serverless_gc.objective import Differentiable
 from serverless_gc.observe import Report
-from serverless_gc.one_round import OnUndecodable
 from serverless_gc.pipeline import run_round
 from serverless_gc.prepare import check_operand
 from serverless_gc.refusals import known_arguments
-from serverless_gc.row_objective import RowObjective
-from serverless_gc.strategy import Choice, Strategy, check_strategy
+from serverless_gc.rounds.jobs import Job, product_job, sketch_job
 from serverless_gc.types import Array
 from serverless_gc.worker import losses
 

@@ -10,12 +10,12 @@ from weakref import WeakSet
 import numpy as np
 
 from serverless_gc.codes.base import Code
+from serverless_gc.data.one_round import OneRound
+from serverless_gc.data.strategy import LARGEST_GRAM
 from serverless_gc.encode import EncodedMatrix, Scan, Source, scan, store_encoded
 from serverless_gc.errors import InputError, ServerlessGCError
 from serverless_gc.observe import Report
-from serverless_gc.one_round import OneRound
-from serverless_gc.resources import Location, Owner
-from serverless_gc.strategy import LARGEST_GRAM
+from serverless_gc.rounds.resources import Location, Owner
 from serverless_gc.types import Array
 
 __all__ = ["EncodedPair"]

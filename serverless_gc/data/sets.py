@@ -17,20 +17,20 @@ from serverless_gc.codes.encoded.code import EncodedCode
 from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.manifests import manifest_to_bytes
 from serverless_gc.codes.multi import LagrangeMultiMessage
-from serverless_gc.data import CodedData
+from serverless_gc.data.coded import CodedData
+from serverless_gc.data.encoded import EncodedData, Moments, encode_rows, read_whole
+from serverless_gc.data.gradient import GradientData
+from serverless_gc.data.pair import EncodedPair
+from serverless_gc.data.partitions import PartitionedMatrix
+from serverless_gc.data.polynomial import PolynomialData, check_polynomial, polynomial_data
 from serverless_gc.encode import Scan, Source, array_digest, as_source, load_encoded, load_parts, scan
 from serverless_gc.encode.encoded import manifest_key
 from serverless_gc.encode.kept import KEPT, begin_kept, check_name, delete_kept, finish_kept, read_kept
-from serverless_gc.encoded_data import EncodedData, Moments, encode_rows, read_whole
-from serverless_gc.encoded_pair import EncodedPair
+from serverless_gc.encode.projection import Need, check_fits_function, need_of, need_of_partitions
 from serverless_gc.errors import InputError
-from serverless_gc.gradient_data import GradientData
 from serverless_gc.limits import Limits
-from serverless_gc.partitioned import PartitionedMatrix
-from serverless_gc.polynomial_data import PolynomialData, check_polynomial, polynomial_data
 from serverless_gc.prepare import check_publish, check_targets, choose_code
-from serverless_gc.projection import Need, check_fits_function, need_of, need_of_partitions
-from serverless_gc.resources import Location, Owner
+from serverless_gc.rounds.resources import Location, Owner
 from serverless_gc.types import Array
 
 __all__ = ["AnyData", "DataSets", "Request"]

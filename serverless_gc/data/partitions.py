@@ -16,7 +16,7 @@ import numpy as np
 from serverless_gc.encode import Source, StoredParts, array_digest, store_array_parts, store_parts
 from serverless_gc.errors import ServerlessGCError
 from serverless_gc.observe import Report
-from serverless_gc.resources import Location, Owner, Resources
+from serverless_gc.rounds.resources import Location, Owner, Resources
 from serverless_gc.types import Array
 
 __all__ = ["LABELS", "PartitionedMatrix"]

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serverless_gc.codes.base import Code
-from serverless_gc.collect import Presign
 from serverless_gc.encode.kept import KEPT
 from serverless_gc.engine import Host, VirtualHost
 from serverless_gc.errors import StoreError
 from serverless_gc.invoke.base import Invoker
 from serverless_gc.limits import Limits
 from serverless_gc.observe import Progress, Report
+from serverless_gc.rounds.collect import Presign
 from serverless_gc.store.base import Store
 from serverless_gc.store.retry import StoreStats
 from serverless_gc.types import Buffer, WaitPolicy

@@ -19,14 +19,14 @@ import numpy as np
 from serverless_gc.codes.base import Code
 from serverless_gc.codes.lagrange.pcr import PCRCode
 from serverless_gc.codes.peeling.moment import PartlyDecoded, deinterleave, interleave
+from serverless_gc.data.strategy import LARGEST_GRAM, Choice, Gram, Strategy, choose, make_gram
 from serverless_gc.encode import EncodedMatrix, Source, scan, store_encoded
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import normal_job, product_job
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import UntilDecodable
-from serverless_gc.resources import Owner
-from serverless_gc.strategy import LARGEST_GRAM, Choice, Gram, Strategy, choose, make_gram
+from serverless_gc.rounds.jobs import normal_job, product_job
+from serverless_gc.rounds.resources import Owner
 from serverless_gc.types import Array, WaitPolicy
 
 if TYPE_CHECKING:

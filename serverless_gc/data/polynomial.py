@@ -12,15 +12,15 @@ from typing import Any
 
 from serverless_gc.background import blocking, homed
 from serverless_gc.codes.multi import LagrangeMultiMessage
-from serverless_gc.data import PairData, Reduction
+from serverless_gc.data.coded import PairData, Reduction
+from serverless_gc.data.least_squares import LeastSquares, target_moments
+from serverless_gc.data.pair import EncodedPair
 from serverless_gc.encode import Source, array_digest
-from serverless_gc.encoded_pair import EncodedPair
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import normal_job
-from serverless_gc.least_squares import LeastSquares, target_moments
 from serverless_gc.observe import Report
 from serverless_gc.pipeline import run_round
 from serverless_gc.refusals import known_arguments
+from serverless_gc.rounds.jobs import normal_job
 from serverless_gc.types import Array
 
 __all__ = ["PolynomialData", "check_polynomial", "polynomial_data"]

@@ -13,17 +13,17 @@ import numpy as np
 
 from serverless_gc.codes.gradient.any_loss import SumCode
 from serverless_gc.codes.gradient.base import GradientCode
-from serverless_gc.data import Reduction
+from serverless_gc.data.coded import Reduction
+from serverless_gc.data.partitions import LABELS, PartitionedMatrix
 from serverless_gc.encode import StoredParts
 from serverless_gc.errors import InputError
-from serverless_gc.jobs import Job, Layout, PartLoss, gradient_job
-from serverless_gc.lateness import late_workers, regrouped
 from serverless_gc.observe import Report
-from serverless_gc.partitioned import LABELS, PartitionedMatrix
 from serverless_gc.pipeline import run_round
 from serverless_gc.policies import approximate_policy
 from serverless_gc.prepare import check_number, check_operand, check_point, find_loss
-from serverless_gc.resources import Owner, Resources
+from serverless_gc.rounds.jobs import Job, Layout, PartLoss, gradient_job
+from serverless_gc.rounds.lateness import late_workers, regrouped
+from serverless_gc.rounds.resources import Owner, Resources
 from serverless_gc.types import Array, WaitPolicy
 from serverless_gc.wire import pack_block
 from serverless_gc.worker import losses
@@ -97,7 +97,7 @@ async def stored_function(res: Resources, function: Any, name: str = "loss") -> 
     InputError, LimitError
         If it cannot be pickled, or is too large.
     """
-    from serverless_gc.functions import ship  # loads cloudpickle
+    from serverless_gc.rounds.functions import ship  # loads cloudpickle
 
     shipment = await asyncio.to_thread(ship, function, name)
     key = f"{res.prefix}/functions/{shipment.digest}"
@@ -106,7 +106,7 @@ async def stored_function(res: Resources, function: Any, name: str = "loss") -> 
 
 
 class Partitions(Protocol):
-    """The data of a gradient: a `serverless_gc.gradient_data.GradientData`."""
+    """The data of a gradient: a `serverless_gc.data.gradient.GradientData`."""
 
     y: Array | None
 
@@ -256,7 +256,7 @@ class GradientCall:
 
     async def _sent(self, res: Resources) -> PartLoss:
         """Store the loss, if it is a function, and say how tasks name it."""
-        from serverless_gc.functions import builtin_loss  # loads cloudpickle
+        from serverless_gc.rounds.functions import builtin_loss  # loads cloudpickle
 
         known = builtin_loss(self.loss)
         if known is not None:

@@ -1,0 +1,1 @@
+"""What one round is made of: `serverless_gc.pipeline` puts it together."""

@@ -162,12 +162,14 @@ def _least(X: FloatArray, y: FloatArray) -> float:
     def slope(w: FloatArray) -> FloatArray:
         return reference_gradient(X, y, w)
 
-    def bend(w: FloatArray) -> FloatArray:
+    def hessian(w: FloatArray) -> FloatArray:
         p = expit(X @ w)
         return np.asarray((X.T * (p * (1 - p) / len(y))) @ X + L2 * np.eye(X.shape[1]))
 
     start = np.zeros(X.shape[1])
-    found = minimize(partial(loss_at, X, y), start, jac=slope, hess=bend, method="trust-exact", options={"gtol": 1e-10})
+    found = minimize(
+        partial(loss_at, X, y), start, jac=slope, hess=hessian, method="trust-exact", options={"gtol": 1e-10}
+    )
     return float(found.fun)
 
 

@@ -36,10 +36,10 @@ from serverless_gc.types import Array, Optimizer
 __all__ = [
     "METHODS",
     "SECOND_ORDER",
-    "Bend",
     "Fisher",
     "Plan",
     "Rule",
+    "SecondOrder",
     "gradient_mapping",
     "iterate_of",
     "plan",
@@ -69,7 +69,7 @@ _BACKTRACKED = {"gradient-descent": False, "proximal": False, "nesterov": True, 
 
 
 @dataclass(frozen=True, slots=True)
-class Bend:
+class SecondOrder:
     """What second-order methods are told besides.
 
     Attributes
@@ -124,7 +124,9 @@ class Plan:
     l1: float = 0.0
 
 
-def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None, bend: Bend = Bend()) -> Plan:
+def plan(
+    method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None, second: SecondOrder = SecondOrder()
+) -> Plan:
     """Check what is asked for and say how the rule is made.
 
     Raises
@@ -136,7 +138,7 @@ def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None
         raise InputError(f"l1 must be a finite number of at least 0, got {l1!r}")
     if l1 and prox is not None:
         raise InputError("l1 and prox are two ways to say one thing: give one of them")
-    bend.check(method)
+    second.check(method)
     if not isinstance(method, str):
         return _given(method, lr, l1, prox)
     if method not in METHODS:
@@ -155,7 +157,7 @@ def plan(method: str | Rule, lr: Rate | str | None, l1: float, prox: Prox | None
             raise InputError("method='lbfgs' finds its step lengths by a line search: lr does not go with it")
         return Plan(method, False, lambda _: QuasiNewton())
     if method in SECOND_ORDER:
-        return _second_order(method, lr, bend)
+        return _second_order(method, lr, second)
     if method in _SCALED:
         if isinstance(lr, str):
             raise InputError(f"lr={lr!r} does not go with method={method!r}: its steps do not scale with the gradient")
@@ -173,18 +175,18 @@ def _given(method: Any, lr: Any, l1: float, prox: Prox | None) -> Plan:
     return Plan(type(method).__name__, False, lambda _: method, getattr(method, "prox", None))
 
 
-def _second_order(method: str, lr: Rate | str | None, bend: Bend) -> Plan:
+def _second_order(method: str, lr: Rate | str | None, second: SecondOrder) -> Plan:
     """Plan steps that know the curvature: searched for unless their length is given."""
     if lr == "lipschitz":
         raise InputError(f"lr='lipschitz' does not go with method={method!r}: the curvature scales its steps")
-    damping = bend.l2 + bend.damping
+    damping = second.l2 + second.damping
     length: Any = 1.0 if lr is None or isinstance(lr, str) else lr
     rule: SketchedNewton | NaturalGradient
     if method == "sketched-newton":
         rule = SketchedNewton(length, l2=damping)
     else:
         # Gradients of all rows bring a Fisher matrix of all rows: nothing is gained by remembering older ones.
-        kind: Literal["diag", "full"] = "diag" if bend.fisher == "diagonal" else "full"
+        kind: Literal["diag", "full"] = "diag" if second.fisher == "diagonal" else "full"
         rule = NaturalGradient(length, kind, damping, memory=0.0)
     diagonal = rule.needs == "sum_of_squares"
     searched = lr is None or isinstance(lr, str)

@@ -20,7 +20,7 @@ from serverless_gc.data.polynomial import PolynomialData
 from serverless_gc.errors import InputError
 from serverless_gc.fitting.evaluate import Evaluations, check_policy, exact_rounds
 from serverless_gc.fitting.loop import Limits, Loop
-from serverless_gc.fitting.methods import Bend, Fisher, Rule, plan, words
+from serverless_gc.fitting.methods import Fisher, Rule, SecondOrder, plan, words
 from serverless_gc.fitting.result import Fit, Iterate
 from serverless_gc.fitting.saved import Place
 from serverless_gc.fitting.smoothness import Data
@@ -177,7 +177,7 @@ async def minimize_async(
     point = check_point(w0, "w0")
     if point.dtype.kind == "c":
         raise InputError("w0 must be real")
-    chosen = plan(method, lr, l1, prox, Bend(l2, damping, fisher))
+    chosen = plan(method, lr, l1, prox, SecondOrder(l2, damping, fisher))
     needs = getattr(chosen.make(1.0), "needs", "")
     if needs:
         _check_curvature(data, needs, point, chosen.name, loss, reduction, sketch_rows, seed)
